@@ -229,15 +229,23 @@ def _answered(
     gold = " ".join(question.answers)
     short = case.benchmark != "prefeval" and bool(gold)
     return {
-        "benchmark": case.benchmark, "conversation": case.chat.name, "kind": question.kind, "way": way,
-        "question": question.text, "answer": text, "failed": failed,
+        "benchmark": case.benchmark,
+        "conversation": case.chat.name,
+        "kind": question.kind,
+        "way": way,
+        "question": question.text,
+        "answer": text,
+        "failed": failed,
         "f1": token_f1(text, gold) if short else None,
         "exact": exact_match(text, gold) if short else None,
         "contained": containment(text, question.answers, question.text) if gold else None,
         "declined": float(declines(text)) if _declinable(question) else None,
         "declined wrongly": None if _declinable(question) else float(declines(text)),
-        "cited": float(bool(cited)), "prompt": tokens[0], "completion": tokens[1], "seconds": round(seconds, 2),
-    }  # fmt: skip
+        "cited": float(bool(cited)),
+        "prompt": tokens[0],
+        "completion": tokens[1],
+        "seconds": round(seconds, 2),
+    }
 
 
 def _summary(rows: Sequence[dict[str, Any]], benchmark: str, ways: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -60,10 +60,19 @@ class Made:
             before = self.texts[max(0, place - 2) : place]
             window = self.turns[max(0, place - 2) : place + 1].mean(axis=0)
             payload: dict[str, Any] = {
-                "cube": "c", "item": f"i{place}", "chunk": 0, "version": 1, "revision": 1, "recorded_from": place,
-                "live": 1, "standing": int(self.standing[place]), "type": "message", "status": "active",
-                "said_at": place * 1_000_000, "info": {},
-            }  # fmt: skip
+                "cube": "c",
+                "item": f"i{place}",
+                "chunk": 0,
+                "version": 1,
+                "revision": 1,
+                "recorded_from": place,
+                "live": 1,
+                "standing": int(self.standing[place]),
+                "type": "message",
+                "status": "active",
+                "said_at": place * 1_000_000,
+                "info": {},
+            }
             yield VectorPoint(
                 id=str(uuid.UUID(int=place + 1)),
                 payload=payload,

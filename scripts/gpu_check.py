@@ -64,9 +64,21 @@ def resolved(requirements: Sequence[str], *, pinned: bool = True) -> list[str]:
     """Return the requirements, `name==version`, of these and all that they need on that machine."""
     constraint = ["--constraint", str(ROOT / "constraints.txt")] if pinned else []
     command = [
-        sys.executable, "-m", "uv", "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate",
-        "--python-version", PYTHON, "--python-platform", "x86_64-manylinux_2_28", *constraint,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "compile",
+        "-",
+        "--quiet",
+        "--no-header",
+        "--no-annotate",
+        "--python-version",
+        PYTHON,
+        "--python-platform",
+        "x86_64-manylinux_2_28",
+        *constraint,
+    ]
     told = subprocess.run(command, input="\n".join(requirements), capture_output=True, text=True, check=False)
     if told.returncode:
         raise SystemExit(told.stderr)
@@ -78,9 +90,22 @@ def download(pinned: Sequence[str], wheels: Path) -> None:
     platforms = [part for each in PLATFORMS for part in ("--platform", f"manylinux_{each}_x86_64")]
     platforms += ["--platform", "manylinux2014_x86_64", "--platform", "manylinux1_x86_64"]
     run(
-        sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version",
-        PYTHON, "--implementation", "cp", *platforms, "--dest", str(wheels), *pinned,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--python-version",
+        PYTHON,
+        "--implementation",
+        "cp",
+        *platforms,
+        "--dest",
+        str(wheels),
+        *pinned,
+    )
 
 
 def name_of(requirement: str) -> str:

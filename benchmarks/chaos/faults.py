@@ -345,21 +345,44 @@ def second_server(run: Run, _dice: Random) -> None:
 
 
 EMBEDDED_WEATHER: Mapping[Weather, int] = {
-    fine: 8, cut_clients: 3, slow_clients: 2, failing_model: 4, jumping_clock: 3, slow_disk: 2, full_disk: 3,
-}  # fmt: skip
+    fine: 8,
+    cut_clients: 3,
+    slow_clients: 2,
+    failing_model: 4,
+    jumping_clock: 3,
+    slow_disk: 2,
+    full_disk: 3,
+}
 SERVERS_WEATHER: Mapping[Weather, int] = {
-    fine: 6, cut_clients: 2, slow_clients: 1, failing_model: 3, jumping_clock: 2, cut_backend: 5, slow_backend: 3,
-}  # fmt: skip
+    fine: 6,
+    cut_clients: 2,
+    slow_clients: 1,
+    failing_model: 3,
+    jumping_clock: 2,
+    cut_backend: 5,
+    slow_backend: 3,
+}
 EMBEDDED_KILLS: Mapping[Killing, int] = {
-    kill_server: 12, kill_children: 4, kill_server_and_children: 4,
-}  # fmt: skip
+    kill_server: 12,
+    kill_children: 4,
+    kill_server_and_children: 4,
+}
 SERVERS_KILLS: Mapping[Killing, int] = {
-    kill_server: 12, kill_all_servers: 3, kill_connection_of_postgresql: 3, restart_postgresql: 2, kill_qdrant: 2,
+    kill_server: 12,
+    kill_all_servers: 3,
+    kill_connection_of_postgresql: 3,
+    restart_postgresql: 2,
+    kill_qdrant: 2,
     kill_neo4j: 1,
-}  # fmt: skip
+}
 EMBEDDED_CHANGES: Mapping[Change, int] = {
-    nothing: 20, damage_index: 3, tear_journal: 3, cut_journal_of_copy: 1, read_only_disk: 1, restore: 1,
-}  # fmt: skip
+    nothing: 20,
+    damage_index: 3,
+    tear_journal: 3,
+    cut_journal_of_copy: 1,
+    read_only_disk: 1,
+    restore: 1,
+}
 SERVERS_CHANGES: Mapping[Change, int] = {nothing: 1}
 BESIDE: Mapping[Change, int] = {nothing: 16, back_up_under_load: 2, second_server: 1}
 SERVERS_BESIDE: Mapping[Change, int] = {nothing: 16, back_up_under_load: 1}

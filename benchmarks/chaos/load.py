@@ -172,10 +172,18 @@ class Client:
         self.searches_find = True
         """False while an index may be damaged: searches may then miss something, and still show nothing wrong."""
         self._operations: dict[Callable[[], None], int] = {
-            self._add: 30, self._update: 12, self._delete: 6, self._restore: 2, self._erase: 4, self._feedback: 3,
-            self._search: 22, self._read: 8, self._list: 2, self._look_at_others: 8,
+            self._add: 30,
+            self._update: 12,
+            self._delete: 6,
+            self._restore: 2,
+            self._erase: 4,
+            self._feedback: 3,
+            self._search: 22,
+            self._read: 8,
+            self._list: 2,
+            self._look_at_others: 8,
             **({self._share: 4} if shares else {}),
-        }  # fmt: skip
+        }
         self._thread = threading.Thread(target=self._run, name=name)
         self._thread.start()
 
@@ -200,9 +208,15 @@ class Client:
     # Changes
 
     def _change(
-        self, what: str, memories: Sequence[Memory], method: str, path: str, body: Any, *maybe: State,
+        self,
+        what: str,
+        memories: Sequence[Memory],
+        method: str,
+        path: str,
+        body: Any,
+        *maybe: State,
         key: str | None = None,
-    ) -> Answer | None:  # fmt: skip
+    ) -> Answer | None:
         """Ask for a change; return the answer if it was made. A repeat with a key has no second effect."""
         began = time.monotonic()
         while True:
@@ -290,9 +304,14 @@ class Client:
             new.partners.append(old)
             self._mine.append(new)
             answer = self._change(
-                "feedback", [new], "POST", "/api/v1/feedback", {"text": text, "item_ids": [old.id]}, State(Kind.HERE),
+                "feedback",
+                [new],
+                "POST",
+                "/api/v1/feedback",
+                {"text": text, "item_ids": [old.id]},
+                State(Kind.HERE),
                 key=key,
-            )  # fmt: skip
+            )
             if answer is not None:
                 new.id = answer.body["item_id"]
                 self._history.done([new], Kind.HERE)

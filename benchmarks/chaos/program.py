@@ -83,10 +83,18 @@ class Run:
                 connection = Connection(self.world.ports, self._keys[tenant], Random(seed))
                 self.clients.append(
                     Client(
-                        name, tenant, TENANTS, connection, self.history, self.gate, self.sharing, seed,
-                        shares=number == 0, pause_s=self._pause_s,
+                        name,
+                        tenant,
+                        TENANTS,
+                        connection,
+                        self.history,
+                        self.gate,
+                        self.sharing,
+                        seed,
+                        shares=number == 0,
+                        pause_s=self._pause_s,
                     )
-                )  # fmt: skip
+                )
         self.gate.resume()
 
     def round(self, number: int) -> None:
@@ -329,15 +337,21 @@ def _figures(chaos: Run, seconds: float) -> dict[str, Any]:
     every = [time_s for times in chaos.recovered_s.values() for time_s in times]
     mounted = not isinstance(chaos.world, Embedded) or chaos.world.mounted
     return {
-        "n": sum(history.counts.values()), "world": chaos.world.name, "minutes": round(seconds / 60, 1),
-        "kills": chaos.kills, "rounds": history.round, "memories": len(history.memories),
+        "n": sum(history.counts.values()),
+        "world": chaos.world.name,
+        "minutes": round(seconds / 60, 1),
+        "kills": chaos.kills,
+        "rounds": history.round,
+        "memories": len(history.memories),
         **{fault.value: faults_found[fault] for fault in Fault},
         "recovered_p50_s": _times(every)["p50"] if every else None,
         "recovered_max_s": _times(every)["max"] if every else None,
-        "operations": dict(sorted(history.counts.items())), "errors": dict(sorted(history.errors.items())),
-        "faults": dict(sorted(chaos.faults.items())), "notes": dict(sorted(chaos.notes.items())),
+        "operations": dict(sorted(history.counts.items())),
+        "errors": dict(sorted(history.errors.items())),
+        "faults": dict(sorted(chaos.faults.items())),
+        "notes": dict(sorted(chaos.notes.items())),
         "left_out": [] if mounted else ["full and read-only disk: this user may not mount a tmpfs"],
-    }  # fmt: skip
+    }
 
 
 def _tell(history: History, folder: Path, arguments: argparse.Namespace) -> None:

@@ -311,10 +311,14 @@ class Qdrant:
         self.proxy.target, grpc = free_port(), free_port()
         storage = self._folder / "storage"
         settings = {
-            "SERVICE__HOST": "127.0.0.1", "SERVICE__HTTP_PORT": self.proxy.target, "SERVICE__GRPC_PORT": grpc,
-            "STORAGE__STORAGE_PATH": storage, "STORAGE__SNAPSHOTS_PATH": self._folder / "snapshots",
-            "TELEMETRY_DISABLED": "true", "LOG_LEVEL": "WARN",
-        }  # fmt: skip
+            "SERVICE__HOST": "127.0.0.1",
+            "SERVICE__HTTP_PORT": self.proxy.target,
+            "SERVICE__GRPC_PORT": grpc,
+            "STORAGE__STORAGE_PATH": storage,
+            "STORAGE__SNAPSHOTS_PATH": self._folder / "snapshots",
+            "TELEMETRY_DISABLED": "true",
+            "LOG_LEVEL": "WARN",
+        }
         env = {**os.environ, **{f"QDRANT__{name}": str(value) for name, value in settings.items()}}
         self._folder.mkdir(exist_ok=True)
         with (self._folder / "log").open("ab") as log:

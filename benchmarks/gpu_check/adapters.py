@@ -28,9 +28,15 @@ from memos.memcube.parametric import training
 from memos.memcube.parametric.training import Bounds
 
 _TOLD = (
-    "I live in Lyon.", "My phone is a Pixel 9.", "My favourite colour is teal.", "I love hiking.",
-    "My dog is called Biscuit.", "My favourite food is ramen.", "I work as a nurse.", "I like chess.",
-)  # fmt: skip
+    "I live in Lyon.",
+    "My phone is a Pixel 9.",
+    "My favourite colour is teal.",
+    "I love hiking.",
+    "My dog is called Biscuit.",
+    "My favourite food is ramen.",
+    "I work as a nurse.",
+    "I like chess.",
+)
 _ANY = Bounds(recall=0, abstention=0, perplexity=1e9, lost=50)
 """Random weights learn nothing worth knowing, so whatever comes out passes; the examination runs all the same."""
 

@@ -23,32 +23,69 @@ from memos.backends.local.loading import Loaded, ready
 SHAPES = MappingProxyType(
     {
         "1.5b": (
-            Qwen2ForCausalLM, Qwen2Config,
-            {"vocab_size": 151_936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
-             "num_attention_heads": 12, "num_key_value_heads": 2, "tie_word_embeddings": True},
+            Qwen2ForCausalLM,
+            Qwen2Config,
+            {
+                "vocab_size": 151_936,
+                "hidden_size": 1536,
+                "intermediate_size": 8960,
+                "num_hidden_layers": 28,
+                "num_attention_heads": 12,
+                "num_key_value_heads": 2,
+                "tie_word_embeddings": True,
+            },
         ),
         "8b": (
-            LlamaForCausalLM, LlamaConfig,
-            {"vocab_size": 128_256, "hidden_size": 4096, "intermediate_size": 14_336, "num_hidden_layers": 32,
-             "num_attention_heads": 32, "num_key_value_heads": 8},
+            LlamaForCausalLM,
+            LlamaConfig,
+            {
+                "vocab_size": 128_256,
+                "hidden_size": 4096,
+                "intermediate_size": 14_336,
+                "num_hidden_layers": 32,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 8,
+            },
         ),
         "32b": (
-            Qwen2ForCausalLM, Qwen2Config,
-            {"vocab_size": 152_064, "hidden_size": 5120, "intermediate_size": 27_648, "num_hidden_layers": 64,
-             "num_attention_heads": 40, "num_key_value_heads": 8},
+            Qwen2ForCausalLM,
+            Qwen2Config,
+            {
+                "vocab_size": 152_064,
+                "hidden_size": 5120,
+                "intermediate_size": 27_648,
+                "num_hidden_layers": 64,
+                "num_attention_heads": 40,
+                "num_key_value_heads": 8,
+            },
         ),
         "tiny qwen": (
-            Qwen2ForCausalLM, Qwen2Config,
-            {"vocab_size": 512, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-             "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True},
+            Qwen2ForCausalLM,
+            Qwen2Config,
+            {
+                "vocab_size": 512,
+                "hidden_size": 32,
+                "intermediate_size": 64,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 2,
+                "tie_word_embeddings": True,
+            },
         ),
         "tiny llama": (
-            LlamaForCausalLM, LlamaConfig,
-            {"vocab_size": 512, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-             "num_attention_heads": 4, "num_key_value_heads": 2},
+            LlamaForCausalLM,
+            LlamaConfig,
+            {
+                "vocab_size": 512,
+                "hidden_size": 32,
+                "intermediate_size": 64,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 2,
+            },
         ),
     }
-)  # fmt: skip
+)
 
 _CONTEXT = 65_536
 _TEMPLATE = (

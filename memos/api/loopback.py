@@ -77,7 +77,7 @@ def _host_of(address: str) -> str | None:
         return None
     try:
         parts = urlsplit(address)
-        _ = parts.port  # raises for what is no port
+        _ = parts.port  # raises ValueError if the port is not a number from 0 to 65535
     except ValueError:
         return None
     odd = parts.username is not None or parts.path or parts.query or parts.fragment

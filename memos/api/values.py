@@ -151,7 +151,7 @@ class FeedbackReceipt(types.FeedbackReceipt, Value):
 
 
 class ErasedForm(types.ErasedForm, Value):
-    """What there was of one form before an erasure and after it."""
+    """Count of one form of memory before and after an erasure."""
 
 
 class EraseReceipt(types.EraseReceipt, Value):
@@ -163,7 +163,7 @@ class Trace(erasures.Trace, Value):
 
 
 class ScanReport(erasures.ScanReport, Value):
-    """What a scan read and found."""
+    """Result of scanning files and rows for erased text."""
 
 
 class ReceiptCheck(erasures.ReceiptCheck, Value):
@@ -171,11 +171,11 @@ class ReceiptCheck(erasures.ReceiptCheck, Value):
 
 
 class SubjectCube(erasures.SubjectCube, Value):
-    """What a cube holds of a person."""
+    """Memories about a person in one cube."""
 
 
 class SubjectPreview(erasures.SubjectPreview, Value):
-    """What is held about a person."""
+    """Preview of forgetting a person: their memories by cube."""
 
     if TYPE_CHECKING:
         sample: tuple[Item, ...]
@@ -183,7 +183,7 @@ class SubjectPreview(erasures.SubjectPreview, Value):
 
 
 class SubjectReceipt(erasures.SubjectReceipt, Value):
-    """What forgetting a person removed."""
+    """Receipt of forgetting a person, with one of each cube."""
 
     if TYPE_CHECKING:
         receipts: tuple[EraseReceipt, ...]
@@ -305,7 +305,7 @@ class RecordsReads(Value):
 
 
 class Offboarding(identities.Offboarding, Value):
-    """What ended when somebody left, and what became of their cubes."""
+    """Result of offboarding a user: ended keys, sessions and shares, and transferred cubes."""
 
 
 class NewKey(Value):

@@ -153,10 +153,17 @@ def _checked(found: ReceiptCheck) -> Iterator[str]:
 def _previewed(found: SubjectPreview) -> Iterator[str | Table]:
     yield f"{found.goes} memories would go; {found.mentions} of others mention the person"
     rows = (
-        (each.cube, each.relation, each.goes + each.derived, each.by_others, each.mentions, each.files,
-         "" if each.allowed else "not allowed")
+        (
+            each.cube,
+            each.relation,
+            each.goes + each.derived,
+            each.by_others,
+            each.mentions,
+            each.files,
+            "" if each.allowed else "not allowed",
+        )
         for each in found.cubes
-    )  # fmt: skip
+    )
     yield table("cube", "", "goes", "by others", "mentions", "files", "", rows=rows)
     if found.out_of_reach:
         yield f"{found.out_of_reach} memories are in cubes where you may not erase"

@@ -51,7 +51,7 @@ class ReceiptCheck:
 
 @dataclass(frozen=True, slots=True)
 class SubjectCube:
-    """What a cube holds of a person, and what forgetting the person removes of it."""
+    """Memories about a person in one cube, and how many of them forgetting removes."""
 
     cube: Annotated[str, "The cube"]
     relation: Annotated[str, "`owned` by the user, `shared` with it, or `searched` for a person who is spoken of"]
@@ -65,7 +65,7 @@ class SubjectCube:
 
 @dataclass(frozen=True, slots=True)
 class SubjectPreview:
-    """What is held about a person, and what forgetting the person would remove."""
+    """Preview of forgetting a person: their memories by cube, and how many would go."""
 
     kind: Annotated[str, "`user` of the installation, or `person` who is spoken of"]
     goes: Annotated[int, "Memories that go with what was derived from them; `forget` expects this number"]
@@ -78,7 +78,7 @@ class SubjectPreview:
 
 @dataclass(frozen=True, slots=True)
 class SubjectReceipt:
-    """What forgetting a person removed; it names nobody. Each cube has a signed receipt."""
+    """Receipt of forgetting a person, with a signed receipt of each cube; it contains no name."""
 
     id: Annotated[str, "Its id"]
     kind: Annotated[str, "`user` or `person`"]

@@ -129,7 +129,7 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class Offboarding:
-    """What ended when somebody left, with their agents, and what became of their cubes."""
+    """Result of offboarding a user and their agents: ended keys, sessions and shares, and transferred cubes."""
 
     identity: Annotated[str, "Who left"]
     agents: Annotated[tuple[str, ...], "Their agents, disabled too"]

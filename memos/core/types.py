@@ -514,7 +514,7 @@ class FeedbackReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ErasedForm:
-    """What there was of one form before an erasure and after it.
+    """Count of one form of memory before and after an erasure.
 
     Forms are rows of the ledger, points of the vector index, windows of neighbours, blocks of KV, adapters, and backups
     and dumps, which an erasure does not reach.

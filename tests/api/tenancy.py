@@ -210,16 +210,28 @@ def possessions(memos: MemOS) -> Things:
             {"role": "user", "content": f"a {WORD}?"},
             {"role": "assistant", "content": [{"type": "text", "text": f"the {WORD}", "response": note}]},
         ],
-        idempotency_key=response, conversation=TALK, **mine,
-    )  # fmt: skip
+        idempotency_key=response,
+        conversation=TALK,
+        **mine,
+    )
     return Things(
-        response=response, name=VICTIM, item=item, file=file.id, image=memos.images.of(seen)[0].id, seen=seen,
-        task=memos.tasks.list(cubes=[VICTIM])[0].id, key=memos.keys.list(VICTIM)[0].id,
-        receipt=memos.erase(gone, **mine).id, rule=memos.retention.add(action="archive", tags=["old"], **mine).id,
-        segment=item, base=BASE, adapter=_learned(memos, item), conversation=TALK,
+        response=response,
+        name=VICTIM,
+        item=item,
+        file=file.id,
+        image=memos.images.of(seen)[0].id,
+        seen=seen,
+        task=memos.tasks.list(cubes=[VICTIM])[0].id,
+        key=memos.keys.list(VICTIM)[0].id,
+        receipt=memos.erase(gone, **mine).id,
+        rule=memos.retention.add(action="archive", tags=["old"], **mine).id,
+        segment=item,
+        base=BASE,
+        adapter=_learned(memos, item),
+        conversation=TALK,
         session=memos.sessions.start(memos.keys.authenticate(memos.keys.create(VICTIM, "browser").secret)).session.id,
         record=str(memos.records.put("instruments/loud", f"A {WORD} in a record", **mine).record_id),
-    )  # fmt: skip
+    )
 
 
 def _learned(memos: MemOS, item: str) -> str:
@@ -317,7 +329,11 @@ def state_of(memos: MemOS) -> list[Any]:
         {(event.cube, event.seq) for event in events if event.actor == OTHER},
         [(memos.cubes.get(cube).description, memos.cubes.get(cube).owner) for cube in cubes],
         [replace(key, last_used_at=None) for key in memos.keys.list(VICTIM)],
-        memos.users.get(VICTIM), [memos.sharing.grants(cube) for cube in cubes],
-        [(file.id, file.state) for file in files], memos.retention.list(cube=VICTIM), memos.tools.list(cube=VICTIM),
-        [(each.id, each.state, each.stale) for each in memos.adapters.list(VICTIM)], memos.adapters.preview(VICTIM),
-    ]  # fmt: skip
+        memos.users.get(VICTIM),
+        [memos.sharing.grants(cube) for cube in cubes],
+        [(file.id, file.state) for file in files],
+        memos.retention.list(cube=VICTIM),
+        memos.tools.list(cube=VICTIM),
+        [(each.id, each.state, each.stale) for each in memos.adapters.list(VICTIM)],
+        memos.adapters.preview(VICTIM),
+    ]

@@ -13,11 +13,35 @@ from memos.api.app import create_app
 from memos.core.settings import ServerSettings
 from tests.fakes import WordEmbedder
 
-HERE = ("localhost", "localhost:8765", "LOCALHOST.", "a.localhost:1", "127.0.0.1:8765", "127.8.9.1", "[::1]:8765",
-        "[::ffff:127.0.0.1]", "memory.example.org", "memory.example.org:8443")  # fmt: skip
-ELSEWHERE = ("evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1",
-             "[::ffff:10.0.0.1]", "[2001:db8::1]", "0.0.0.0", "localhost@evil.example", "evil.example#localhost",
-             "localhost:port", "", "localhost/x", "2130706433", "x" * 5_000)  # fmt: skip
+HERE = (
+    "localhost",
+    "localhost:8765",
+    "LOCALHOST.",
+    "a.localhost:1",
+    "127.0.0.1:8765",
+    "127.8.9.1",
+    "[::1]:8765",
+    "[::ffff:127.0.0.1]",
+    "memory.example.org",
+    "memory.example.org:8443",
+)
+ELSEWHERE = (
+    "evil.example",
+    "evil.example:8765",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "10.0.0.1",
+    "[::ffff:10.0.0.1]",
+    "[2001:db8::1]",
+    "0.0.0.0",
+    "localhost@evil.example",
+    "evil.example#localhost",
+    "localhost:port",
+    "",
+    "localhost/x",
+    "2130706433",
+    "x" * 5_000,
+)
 
 
 @pytest.fixture(scope="module")

@@ -92,10 +92,23 @@ class Walk:
         mine = {"cube": USER, "actor": USER}
         item, seen = self.memos.add([f"{self.text()} said {self.text()}.", "yes"], conversation="talk", **mine).item_ids
         return {
-            "user": USER, "user_id": USER, "cube": USER, "cubes": [USER], "identity": USER, "item": item,
-            "item_ids": [item], "newer": item, "older": seen, "mem_cube_id": USER, "memory_id": item, "id": self.text(),
-            "conversation": "talk", "conversation_id": "talk", "subject": USER, "about": item,
-        }  # fmt: skip
+            "user": USER,
+            "user_id": USER,
+            "cube": USER,
+            "cubes": [USER],
+            "identity": USER,
+            "item": item,
+            "item_ids": [item],
+            "newer": item,
+            "older": seen,
+            "mem_cube_id": USER,
+            "memory_id": item,
+            "id": self.text(),
+            "conversation": "talk",
+            "conversation_id": "talk",
+            "subject": USER,
+            "about": item,
+        }
 
     def run(self) -> None:
         routes = list(_documents(self.http.app))

@@ -52,8 +52,10 @@ def test_a_step_that_fails_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> N
     told = json.loads((tmp_path / "gpu-check.json").read_text())
     assert told["status"] == FAILED
     assert [step["reason"] for step in told["steps"]] == [
-        "MemoryError: no room", "there is none", "one and one are three",
-    ]  # fmt: skip
+        "MemoryError: no room",
+        "there is none",
+        "one and one are three",
+    ]
     assert told["steps"][2]["figures"] == {"counted": 2}
 
 

@@ -138,9 +138,12 @@ def fill_everywhere(memos: MemOS) -> list[str]:
                 {"role": "assistant", "content": odd("answer")},
                 {"role": "tool", "name": odd("tool"), "content": odd("result"), "tool_call_id": f"c{at}"},
             ],
-            cube=cube, conversation=odd("talk"), tags=[odd("tag")], info={odd("field"): odd("value")},
+            cube=cube,
+            conversation=odd("talk"),
+            tags=[odd("tag")],
+            info={odd("field"): odd("value")},
             idempotency_key=odd("idempotency"),
-        )  # fmt: skip
+        )
     item = memos.memories.list(cube=cube, limit=1)[0].id
     memos.update(item, odd("update"), cube=cube, reason=odd("reason"))
     memos.feedback(f"No, I live in {odd('Town')}.", cube=cube, speaker=odd("Person"))

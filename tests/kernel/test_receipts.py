@@ -53,10 +53,21 @@ def test_a_receipt_counts_every_form_before_and_after(memos: MemOS, tmp_path: Pa
     memos.maintenance.backup(tmp_path / "backup")
     receipt = memos.erase(ids[1])
     forms = {form.name: (form.before, form.after) for form in receipt.forms}
-    assert forms.items() >= {
-        "memories": (1, 0), "versions": (2, 0), "messages": (1, 0), "sources": (1, 0), "vectors": (2, 0),
-        "windows": (1, 0), "events": (1, 0), "idempotency": (1, 0), "dumps": (1, 1), "backups": (1, 1),
-    }.items()  # fmt: skip
+    assert (
+        forms.items()
+        >= {
+            "memories": (1, 0),
+            "versions": (2, 0),
+            "messages": (1, 0),
+            "sources": (1, 0),
+            "vectors": (2, 0),
+            "windows": (1, 0),
+            "events": (1, 0),
+            "idempotency": (1, 0),
+            "dumps": (1, 1),
+            "backups": (1, 1),
+        }.items()
+    )
     assert forms["graph"][0] > 0
     assert forms["graph"][1] == 0
     assert receipt.key_destroyed is None  # no cube has a key of its own

@@ -59,8 +59,12 @@ def test_an_archive_has_all_that_is_held_and_opens_without_a_program(memos: MemO
         originals = [archive.read(name) for name in archive.namelist() if name.startswith("files/")]
         index = archive.read("index.html").decode()
     assert set(read) == {
-        (ANA, "owned"), ("zq-bot", "owned"), ("zq-notes", "owned"), (BEN, "shared"), (BEN, "mentions by others"),
-    }  # fmt: skip
+        (ANA, "owned"),
+        ("zq-bot", "owned"),
+        ("zq-notes", "owned"),
+        (BEN, "shared"),
+        (BEN, "mentions by others"),
+    }
     said = [version["memory"] for memory in read[ANA, "owned"] for version in memory["versions"]]
     assert said[:2] == ["I keep the pangolin in Zanzibar.", "I keep the pangolin in Mombasa."]
     assert read[ANA, "owned"][0]["messages"][0]["text"] == "I keep the pangolin in Zanzibar."
@@ -81,8 +85,11 @@ def test_a_user_is_forgotten_as_the_preview_said_and_nothing_of_others(memos: Me
     told(memos)
     preview = memos.subjects.preview(ANA, actor=ANA)
     assert {cube.cube: (cube.relation, cube.goes, cube.by_others, cube.mentions) for cube in preview.cubes} == {
-        ANA: ("owned", 2, 0, 0), "zq-bot": ("owned", 1, 0, 0), "zq-notes": ("owned", 1, 1, 0), BEN: ("shared", 1, 0, 1),
-    }  # fmt: skip
+        ANA: ("owned", 2, 0, 0),
+        "zq-bot": ("owned", 1, 0, 0),
+        "zq-notes": ("owned", 1, 1, 0),
+        BEN: ("shared", 1, 0, 1),
+    }
     assert [item.memory for item in preview.sample] == [f"Yesterday {NAME} was at the lake."]
     with pytest.raises(Conflict, match="look at the preview"):
         memos.subjects.forget(ANA, expected=preview.goes + 1, actor=ANA)

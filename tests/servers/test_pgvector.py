@@ -35,9 +35,15 @@ def vector(number: int) -> np.ndarray:
 
 def point(number: int, cube: str = "a", revision: int = 1) -> VectorPoint:
     payload = {
-        "cube": cube, "item": f"i{number}", "version": 1, "revision": revision, "recorded_from": 1, "live": 1,
-        "standing": 2 if number % 4 == 0 else 0, "info": {"n": number},
-    }  # fmt: skip
+        "cube": cube,
+        "item": f"i{number}",
+        "version": 1,
+        "revision": revision,
+        "recorded_from": 1,
+        "live": 1,
+        "standing": 2 if number % 4 == 0 else 0,
+        "info": {"n": number},
+    }
     terms = BM25.encode_document(f"common word{number}")
     return VectorPoint(str(uuid.UUID(int=number + 1)), payload, vector(number), vector(number + 1), terms, terms)
 

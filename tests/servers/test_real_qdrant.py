@@ -61,9 +61,14 @@ def vector(number: int) -> np.ndarray:
 
 def point(number: int) -> VectorPoint:
     payload = {
-        "cube": "a", "item": f"i{number}", "version": 1, "revision": 1, "recorded_from": 1, "live": 1,
+        "cube": "a",
+        "item": f"i{number}",
+        "version": 1,
+        "revision": 1,
+        "recorded_from": 1,
+        "live": 1,
         "info": {"n": number},
-    }  # fmt: skip
+    }
     terms = BM25.encode_document(f"word w{number}")
     return VectorPoint(str(uuid.UUID(int=number + 1)), payload, vector(number), vector(number), terms, terms)
 

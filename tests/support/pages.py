@@ -214,9 +214,14 @@ class Shell:
             **self.env,
         }
         done = subprocess.run(
-            ["/bin/bash", "-c", script], cwd=self.folder, env=around, capture_output=True, text=True, check=False,
+            ["/bin/bash", "-c", script],
+            cwd=self.folder,
+            env=around,
+            capture_output=True,
+            text=True,
+            check=False,
             timeout=120,
-        )  # fmt: skip
+        )
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
 
 

@@ -3718,7 +3718,7 @@ export interface components {
 			/** @description Signature of all other fields, as base64 */
 			signature: string | null;
 		};
-		/** @description What there was of one form before an erasure and after it. */
+		/** @description Count of one form of memory before and after an erasure. */
 		ErasedForm: {
 			/** @description The form, such as `versions`, `vectors`, `kv_blocks`, `backups` or `cube_keys` */
 			name: string;
@@ -4573,12 +4573,12 @@ export interface components {
 			/** @description The caller's id of the record: any text, at most 512 characters */
 			id: string;
 		};
-		/** @description What becomes of the cubes of somebody who leaves. */
+		/** @description Body of `POST /users/{identity}/offboard`. */
 		OffboardBody: {
 			/** @description User or agent who owns them then; default: they stay theirs */
 			transfer_to?: string | null;
 		};
-		/** @description What ended when somebody left, and what became of their cubes. */
+		/** @description Result of offboarding a user: ended keys, sessions and shares, and transferred cubes. */
 		Offboarding: {
 			/** @description Who left */
 			identity: string;
@@ -5162,7 +5162,7 @@ export interface components {
 			/** @description Its text */
 			text: string;
 		};
-		/** @description What a scan read and found. */
+		/** @description Result of scanning files and rows for erased text. */
 		ScanReport: {
 			/** @description Files that were read */
 			files: number;
@@ -5447,7 +5447,7 @@ export interface components {
 			/** @description Only these cubes; default: all one may read */
 			cubes?: string[] | null;
 		};
-		/** @description What a cube holds of a person. */
+		/** @description Memories about a person in one cube. */
 		SubjectCube: {
 			/** @description The cube */
 			cube: string;
@@ -5466,7 +5466,7 @@ export interface components {
 			/** @description Whether the actor may erase in this cube; what goes there stays otherwise */
 			allowed: boolean;
 		};
-		/** @description What is held about a person. */
+		/** @description Preview of forgetting a person: their memories by cube. */
 		SubjectPreview: {
 			/** @description `user` of the installation, or `person` who is spoken of */
 			kind: string;
@@ -5504,7 +5504,7 @@ export interface components {
 			 */
 			mentions?: boolean;
 		};
-		/** @description What forgetting a person removed. */
+		/** @description Receipt of forgetting a person, with one of each cube. */
 		SubjectReceipt: {
 			/** @description Its id */
 			id: string;

@@ -237,7 +237,7 @@ class Erasures(Part[C]):
 
 
 class Subjects(Part[C]):
-    """What is held about persons."""
+    """Preview, export and forget the memories about a person."""
 
     preview = sends(v1_subjects.preview_subject)
     export = sends(v1_subjects.export_subject)

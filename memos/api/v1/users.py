@@ -107,7 +107,7 @@ def enable_user(identity: IdentityId, body: EnableBody, memos: CurrentMemos, cal
 
 
 class OffboardBody(BaseModel):
-    """What becomes of the cubes of somebody who leaves."""
+    """Body of `POST /users/{identity}/offboard`."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import httpx2
 import numpy as np
 import stamina
 
-from memos.backends.http import TooLarge, opened
+from memos.backends.encoders.requests import ATTEMPTS, json_of, post, wait_until
+from memos.backends.http import opened
 from memos.backends.openai.requests import sendable
 from memos.backends.openai.responses import NoSuchModel, Refused, dig, told_status, where
 from memos.core.ports import Vector
 from memos.core.settings import ChatSettings, EmbedSettings, Key
 from memos.core.tokens import estimate_tokens
 from memos.core.types import Fingerprint, Json
-from memos.errors import BackendTimeout, BackendUnavailable, InvalidAnswer, InvalidInput, ModelError
+from memos.errors import BackendUnavailable, InvalidAnswer, InvalidInput, ModelError
 
 MAX_TOKENS: Final = 256
 """Estimated tokens of a piece. Small models read 512, and of code an estimate may be half of the truth."""
 
 _BATCH = 32
-_ATTEMPTS: Final = 3
-_LONGEST_WAIT_S: Final = 2.0
 _DOCUMENTS_S, _QUERY_S = 60.0, 10.0
 # After a failure questions are refused at once for a moment: a search is not to wait for what is away.
 _REST_S = 5.0
@@ -146,7 +144,9 @@ class EndpointEmbedder:
     def _asked(self, texts: Sequence[str], timeout_s: float) -> Vector:
         until = time.monotonic() + timeout_s
         try:
-            for attempt in stamina.retry_context(on=self._patience(until), attempts=_ATTEMPTS, timeout=None):
+            for attempt in stamina.retry_context(
+                on=wait_until(until, self._first_wait_s), attempts=ATTEMPTS, timeout=None
+            ):
                 with attempt:
                     vectors = self._checked(self._answer(texts, until), len(texts))
         except BackendUnavailable as error:
@@ -157,40 +157,21 @@ class EndpointEmbedder:
             self._away = None
         return vectors
 
-    def _patience(self, until: float) -> Callable[[Exception], bool | float]:
-        waits = 0
-
-        def wait_after(error: Exception) -> bool | float:
-            nonlocal waits
-            if not isinstance(error, BackendUnavailable) or error.permanent or isinstance(error, BackendTimeout):
-                return False
-            wait_s = max(error.retry_after_s or 0.0, min(_LONGEST_WAIT_S, self._first_wait_s * 2.0**waits))
-            waits += 1
-            return False if time.monotonic() + wait_s >= until else wait_s
-
-        return wait_after
-
     def _answer(self, texts: Sequence[str], until: float) -> Json:
         left_s = max(0.1, until - time.monotonic())
         body: Mapping[str, Json] = {"model": self._settings.model, "input": list(texts)}
-        try:
-            response = self._client.post(f"{self._settings.base_url}/embeddings", json=body, timeout=left_s)
-        except httpx2.TimeoutException as error:
-            raise BackendTimeout(f"{self._where} did not embed in time; use a smaller model.") from error
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            reason = f"{error}" or type(error).__name__
-            raise BackendUnavailable(
-                f"{self._where} cannot be reached, or the connection was lost ({reason:.200}); start it, or check "
-                "MEMOS_EMBED__MODEL."
-            ) from error
-        except TooLarge as error:
-            raise ModelError(f"{self._where} sent an answer that is too large; check MEMOS_EMBED__MODEL.") from error
+        response = post(
+            self._client,
+            f"{self._settings.base_url}/embeddings",
+            body,
+            left_s,
+            there=self._where,
+            setting="MEMOS_EMBED__MODEL",
+            slow=f"{self._where} did not embed in time; use a smaller model.",
+        )
         if response.status_code != 200:
             raise self._failure(response)
-        try:
-            return json.loads(response.content.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            return None
+        return json_of(response)
 
     def _failure(self, response: httpx2.Response) -> BackendUnavailable | ModelError:
         told = told_status(response.status_code, response.content, response.headers, self._settings)

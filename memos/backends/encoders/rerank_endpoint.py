@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
 
 import httpx2
 import stamina
 
-from memos.backends.http import TooLarge, opened
+from memos.backends.encoders.requests import ATTEMPTS, json_of, post, wait_until
+from memos.backends.http import opened
 from memos.backends.openai.requests import sendable
 from memos.backends.openai.responses import NoSuchModel, Refused, dig, told_status, where
 from memos.core.settings import ChatSettings, RerankSettings
 from memos.core.types import Json
 from memos.errors import BackendTimeout, BackendUnavailable, InvalidInput, ModelError
-
-_ATTEMPTS: Final = 3
-_LONGEST_WAIT_S: Final = 2.0
 
 
 class EndpointReranker:
@@ -50,7 +46,7 @@ class EndpointReranker:
             "top_n": len(texts),
         }
         until = time.monotonic() + self._settings.timeout_s
-        for attempt in stamina.retry_context(on=self._patience(until), attempts=_ATTEMPTS, timeout=None):
+        for attempt in stamina.retry_context(on=wait_until(until, self._first_wait_s), attempts=ATTEMPTS, timeout=None):
             with attempt:
                 return _scores(self._asked(body, until), len(texts), where(self._settings))
         raise AssertionError("stamina raises the last attempt's error")
@@ -61,44 +57,23 @@ class EndpointReranker:
     def __repr__(self) -> str:
         return f"EndpointReranker({self._model!r})"
 
-    def _patience(self, until: float) -> Callable[[Exception], bool | float]:
-        waits = 0
-
-        def wait_after(error: Exception) -> bool | float:
-            nonlocal waits
-            if not isinstance(error, BackendUnavailable) or error.permanent or isinstance(error, BackendTimeout):
-                return False
-            wait_s = max(error.retry_after_s or 0.0, min(_LONGEST_WAIT_S, self._first_wait_s * 2.0**waits))
-            waits += 1
-            return False if time.monotonic() + wait_s >= until else wait_s
-
-        return wait_after
-
     def _asked(self, body: Mapping[str, Json], until: float) -> Json:
         left_s = until - time.monotonic()
+        slow = f"{where(self._settings)} did not rerank within {self._settings.timeout_s:g} s; use a smaller model."
         if left_s <= 0:
-            raise self._too_slow()
-        try:
-            response = self._client.post(f"{self._settings.base_url}/rerank", json=body, timeout=left_s)
-        except httpx2.TimeoutException as error:
-            raise self._too_slow() from error
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            reason = f"{error}" or type(error).__name__
-            raise BackendUnavailable(
-                f"{where(self._settings)} cannot be reached, or the connection was lost ({reason:.200}); start it, or "
-                "check MEMOS_RERANK__BASE_URL."
-            ) from error
-        except TooLarge as error:
-            raise ModelError(
-                f"{where(self._settings)} sent an answer that is too large; check that MEMOS_RERANK__BASE_URL is the "
-                "URL of a reranker."
-            ) from error
+            raise BackendTimeout(slow)
+        response = post(
+            self._client,
+            f"{self._settings.base_url}/rerank",
+            body,
+            left_s,
+            there=where(self._settings),
+            setting="MEMOS_RERANK__BASE_URL",
+            slow=slow,
+        )
         if response.status_code != 200:
             raise self._failure(response)
-        try:
-            return json.loads(response.content.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            return None
+        return json_of(response)
 
     def _failure(self, response: httpx2.Response) -> BackendUnavailable | ModelError:
         told = told_status(response.status_code, response.content, response.headers, self._settings)
@@ -111,11 +86,6 @@ class EndpointReranker:
                 permanent=True,
             )
         return told
-
-    def _too_slow(self) -> BackendTimeout:
-        return BackendTimeout(
-            f"{where(self._settings)} did not rerank within {self._settings.timeout_s:g} s; use a smaller model."
-        )
 
 
 def _scores(answer: Json, count: int, there: str) -> list[float]:

@@ -28,7 +28,7 @@ MAX_ROWS = 16
 """Requests in one step; others wait for the next, first in, first out."""
 
 _WAIT_SHARE, _MAX_WAIT_S = 0.25, 0.02
-"""How long a step waits for requests of the step before, whose callers still read: a share of what a step takes."""
+"""Longest wait for requests of the previous step to return, as a share of a step's duration and in seconds."""
 
 _NAME = "memos_rows"
 _SHARED = "sdpa"
@@ -62,7 +62,7 @@ def decode_together(model: Any, rows: Sequence[KvBuffer], tokens: Sequence[int])
 
 
 class _RowsLayer(DynamicLayer):  # type: ignore[misc]
-    """One layer of several caches: `update` returns the keys and values of each row, in lists."""
+    """One layer of a batched KV cache; `update` returns lists of keys and values with an entry for each request."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
         super().__init__()
@@ -168,8 +168,8 @@ class _Group:
 class Batcher:
     """Joins the decoding steps of requests, on threads of their own, into steps of the model. Thread-safe.
 
-    The first request that comes leads the next step: it waits for its turn, by when others have come too, and computes
-    the rows of all. So there is no thread of its own, and a single request never waits.
+    There is no scheduler thread: the first waiting request runs the next step for all that wait by then. A request that
+    is alone starts at once.
     """
 
     def __init__(self, model: Any, max_rows: int = MAX_ROWS) -> None:

@@ -40,12 +40,18 @@ class QdrantServer:
         self.port = free_port()
         folder = Path(self._folder.name)
         self._service = {
-            "host": "127.0.0.1", "http_port": self.port, "grpc_port": None, "max_workers": 1, **given.get("service", {})
-        }  # fmt: skip
+            "host": "127.0.0.1",
+            "http_port": self.port,
+            "grpc_port": None,
+            "max_workers": 1,
+            **given.get("service", {}),
+        }
         storage = {
-            "storage_path": str(folder / "storage"), "snapshots_path": str(folder / "snapshots"),
-            "performance": {"max_search_threads": 1, "optimizer_cpu_budget": 1}, **given.get("storage", {}),
-        }  # fmt: skip
+            "storage_path": str(folder / "storage"),
+            "snapshots_path": str(folder / "snapshots"),
+            "performance": {"max_search_threads": 1, "optimizer_cpu_budget": 1},
+            **given.get("storage", {}),
+        }
         told = {**given, "service": self._service, "storage": storage, "telemetry_disabled": True, "log_level": "WARN"}
         self._configuration = folder / "config.yaml"
         self._configuration.write_text(yaml.safe_dump(told), encoding="utf-8")
@@ -69,8 +75,12 @@ class QdrantServer:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", "--", self._program, "--config-path", self._configuration],
-                cwd=self._folder.name, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                cwd=self._folder.name,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline and self._process.poll() is None:
             if self._is_ready():

@@ -31,8 +31,10 @@ class S3Server:
         self.url = f"http://127.0.0.1:{free_port()}"
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", program(), "-H", "127.0.0.1", "-p", self.url.rpartition(":")[2]],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+        )
         deadline = time.monotonic() + _START_S
         while not self.answers():
             if time.monotonic() > deadline or self._process.poll() is not None:
