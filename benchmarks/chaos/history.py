@@ -249,7 +249,14 @@ class History:
 
     def check_whole(self, held: Mapping[str, Sequence[Mapping[str, Any]]], before: Collection[str], where: str) -> None:
         """Check that a copy holds all memories that were certainly there before and after it was made."""
-        here = {word for items in held.values() for item in items for word in _WORD.findall(item["memory"])}
+        # By identifier too: a correction may have changed a memory's text, word and all, before the copy was made.
+        known = {memory.id: memory.word for memory in self.memories.values() if memory.id is not None}
+        here = {
+            word
+            for items in held.values()
+            for item in items
+            for word in (*_WORD.findall(item["memory"]), known.get(item["id"]))
+        }
         for word in before:
             memory = self.memories[word]
             if word not in here and all(state.kind is Kind.HERE for state in memory.states):

@@ -1,6 +1,6 @@
 """A model that people run themselves, of 1.5 billion parameters: what it is trusted with, and reading with it.
 
-It takes minutes on two cores, so CI, which has 30 for everything, has no such model and skips it; `make models` first.
+It is skipped where `make models` has not put the model into the cache.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_it_chooses_and_judges_and_adds_what_patterns_miss(server: LlamaServer, 
         }
         said = [
             {"role": "user", "name": "Ana", "content": text}
-            for text in ("My knees hurt since a fall at school.", "Ok.")
+            for text in ("The vineyard belongs to three cousins and me.", "Ok.")
         ]
         receipt = memos.add(said, mode="fine")
         assert receipt.task is not None
