@@ -601,7 +601,7 @@ RELEVANT = 0.03
 """The recommended `min_relevance` where an empty answer is better than a wrong one, such as for a model that reads it.
 
 The relevance of a usual hit is small, since few hits of a search are evidence. Without a hit of this relevance the
-question probably has no answer in memory. Measured in docs/benchmarks/relevance.md.
+question probably has no answer in memory. Measured in docs/reference/benchmarks/relevance.md.
 """
 
 

@@ -1,7 +1,7 @@
 """Estimate the probability that a hit answers the question, from what a search knows of it and of the others.
 
 Pure. Two logistic models over the best candidates: one of a hit, one of whether memory answers the question at all.
-Fitted with folds over conversations on answerable and unanswerable questions; docs/benchmarks/relevance.md has the
+Fitted with folds over conversations on answerable and unanswerable questions; docs/reference/benchmarks/relevance.md has the
 mix, the reliability curve and thresholds. The cosines are MiniLM's: with another embedder the words decide, and the
 numbers are not calibrated.
 """
