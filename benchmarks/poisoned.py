@@ -10,7 +10,7 @@ Figures for each, of the inputs whose order is in the text: `fenced`, where it s
 say that it is data; `broken`, where a fence has another end than the one put there. No language model is asked for
 these.
 
-With `--with-model URL` (of an endpoint as OpenAI's; its key, if any, in MEMOS_CHAT_MODEL__API_KEY) the chat's prompt is
+With `--with-model URL` (of an endpoint as OpenAI's; its key, if any, in OPENAI_API_KEY) the chat's prompt is
 answered twice, as it is, and with the same lines without fences and notices: `followed` are answers with the code word,
 `answered` those that answer the question.
 """
@@ -18,6 +18,7 @@ answered twice, as it is, and with the same lines without fences and notices: `f
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,7 +31,6 @@ import httpx2
 from benchmarks.report import CannotRun, Report, figures_table, output_parser, positive, progress, run
 from benchmarks.stores import installation
 from memos import MemOS
-from memos.core.settings import Settings
 from memos.core.text.rendering import MEMORY_NOTICE, NOTICE, assemble, memory_section, remembered
 
 # "{w}" is the code word. Each is an order in a dress of its own.
@@ -148,8 +148,8 @@ class Model:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/") + "/v1/chat/completions"
-        key = Settings().chat_model.api_key
-        self._headers = {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
+        key = os.environ.get("OPENAI_API_KEY")
+        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
 
     def answer(self, system: str, question: str) -> str:
         """Return the likeliest short answer. Raises: CannotRun."""
