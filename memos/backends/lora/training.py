@@ -512,8 +512,8 @@ def epoch_exercises(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
 def epoch_count(usual: int, exercises: int) -> int:
     """Return the number of epochs for so many exercises in an epoch: fewer than `usual` for a large training set."""
     # What the facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
-    # epochs where 16 need ten (docs/reference/benchmarks/parametric.md, "Seven epochs for 64"). A small set gets
-    # as many steps in all as 16 facts: with ten epochs the 12 facts that are left when four are forgotten were not known.
+    # epochs where 16 need ten (docs/reference/benchmarks/parametric.md, "Seven epochs for 64"). A small set gets as
+    # many steps in all as 16 facts: with ten epochs the 12 facts that are left when four are forgotten were not known.
     if exercises < _FEWEST_EXERCISES:
         return usual
     ratio = _REFERENCE_EXERCISES / exercises
@@ -562,7 +562,7 @@ def rate_factor(step: int, steps: int) -> float:
 
 
 class _TokenLogprobs(torch.autograd.Function):  # type: ignore[misc]
-    """`token_logprobs`, in chunks of positions; autograd would record a gradient as large as the vocabulary for each."""
+    """`token_logprobs`, in chunks of positions: autograd would record a gradient as large as the vocabulary for each."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
