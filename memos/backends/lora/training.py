@@ -562,7 +562,7 @@ def rate_factor(step: int, steps: int) -> float:
 
 
 class _TokenLogprobs(torch.autograd.Function):  # type: ignore[misc]
-    """`token_logprobs`, in chunks of positions: autograd would record a gradient as large as the vocabulary for each."""
+    """`token_logprobs`, in chunks of positions: autograd would keep a gradient as large as the vocabulary for each."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
