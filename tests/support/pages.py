@@ -276,7 +276,7 @@ def check_compose(arguments: list[str]) -> None:
         elif word == "--scale":
             assert next(rest).partition("=")[0] in services
         else:
-            known = {"up", "logs", "|", "grep", "Key", *services}
+            known = {"up", "logs", "|", "grep", "key", *services}
             assert word in known or word in {"--detach", "--build", "--wait"}, arguments
 
 
