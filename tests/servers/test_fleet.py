@@ -14,13 +14,14 @@ from pathlib import Path
 
 import httpx2
 
-from memos import MemOS
-from memos.core.settings import TaskSettings
+from memos import MemOS, Settings
+from memos.core.settings import LimitSettings, TaskSettings
 from memos.memcube.ledger import tasks
 from memos.scheduler.rules import TierSettings
 from tests.support.servers.installation import environment, on_servers
 from tests.support.servers.neo4j_server import Neo4jServer
 from tests.support.servers.postgres_server import PostgresServer
+from tests.support.servers.qdrant_rest import server_settings
 
 MESSAGES = 48
 CLIENTS = 4
@@ -137,3 +138,24 @@ def test_servers_and_workers_are_killed_and_nothing_is_lost_or_doubled(
             memos.tasks.wait(timeout_s=120)
             assert sum(segment.pages for segment in memos.tiers.segments(cube="admin")) > 0
             assert memos.maintenance.verify().differences == ()
+
+
+def test_servers_without_a_graph_server_need_no_folder(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    nowhere = tmp_path / "file" / "home"  # a folder that cannot be made, as on a read-only file system
+    nowhere.parent.touch()
+    with server_settings() as qdrant:
+        limits = LimitSettings(min_free_bytes=1_000_000)
+        settings = Settings(home=nowhere, ledger_url=postgres_server.url(), qdrant=qdrant, limits=limits)
+        fleet = Fleet(environment(settings))
+        try:
+            fleet.serve()
+            fleet.serve()
+            (first, _), (second, _) = fleet.servers
+            with httpx2.Client(headers={"Authorization": f"Bearer {fleet.key}"}, timeout=60, trust_env=False) as http:
+                made = http.post(f"{first}/api/v1/memories", json={"messages": "I keep bees in Lyon."})
+                assert made.status_code == 201
+                found = http.post(f"{second}/api/v1/search", json={"query": "bees"}).json()
+                assert [hit["item"]["id"] for hit in found["hits"]] == made.json()["item_ids"]
+        finally:
+            codes = fleet.stop()
+        assert codes == [0, 0]
