@@ -45,7 +45,9 @@ class Image:
     root: Path
     folder: str = "/"
     user: str = "0"
-    environment: dict[str, str] = field(default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"})
+    environment: dict[str, str] = field(
+        default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
+    )
     volumes: list[str] = field(default_factory=list)
     entrypoint: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
@@ -185,7 +187,17 @@ def run_step(image: Image, script: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()
         mounts.append(["mount", "--bind", str(source), str(target)])
-    step = ["setpriv", "--reuid", str(uid), "--regid", str(gid), "--clear-groups", "sh", "-c", f"cd {image.folder} && {script}"]
+    step = [
+        "setpriv",
+        "--reuid",
+        str(uid),
+        "--regid",
+        str(gid),
+        "--clear-groups",
+        "sh",
+        "-c",
+        f"cd {image.folder} && {script}",
+    ]
     commands = [*mounts, ["exec", "chroot", str(image.root), *step]]
     run(
         ["unshare", "--mount", "sh", "-ec", "\n".join(map(shlex.join, commands))],
@@ -217,7 +229,9 @@ def run(command: list[str], env: dict[str, str] | None = None) -> None:
     """Run a command; end with what it said if it fails."""
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
     if done.returncode != 0:
-        sys.exit(f"{shlex.join(command)[:300]} failed with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+        sys.exit(
+            f"{shlex.join(command)[:300]} failed with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+        )
 
 
 class Container:
@@ -274,7 +288,9 @@ class Container:
 
     def request(self, method: str, path: str, key: str, body: object = None) -> object:
         """Send a request from inside, and return the answer."""
-        done = self.exec("python", "-c", _REQUEST, method, f"http://127.0.0.1:{self._image.port}{path}", key, json.dumps(body))
+        done = self.exec(
+            "python", "-c", _REQUEST, method, f"http://127.0.0.1:{self._image.port}{path}", key, json.dumps(body)
+        )
         check(f"{method} {path} is answered {done.stderr[-300:]}", done.returncode == 0)
         return json.loads(done.stdout)
 
@@ -355,10 +371,9 @@ def files_of(root: Path) -> dict[str, tuple[int, int, int]]:
 
 def try_server(image: Image, work: Path) -> None:
     """Run the image and check what it promises."""
-    uid, gid = image.ids()
+    uid, _ = image.ids()
     volume, log = work / "volume", work / "log"
-    shutil.copytree(image.at(image.volumes[0]), volume, symlinks=True)  # as Docker fills a new volume
-    os.chown(volume, uid, gid)
+    run(["cp", "--archive", str(image.at(image.volumes[0])), str(volume)])  # as Docker fills a new volume
     before = files_of(image.root)
     with running(image, volume, log) as server:
         wait_for(server.is_healthy, 60)
@@ -385,7 +400,8 @@ def try_server(image: Image, work: Path) -> None:
     changed = {name for name, now in files_of(image.root).items() if before.get(name) != now}
     check(f"nothing was written outside of the volume and /tmp: {sorted(changed)[:5]}", not changed)
     shown(f"none of {len(before):,} files of the root file system has changed, none is new")
-    check("files of the volume are the user's", {owner for *_, owner in files_of(volume).values()} == {uid})
+    owners = {owner for *_, owner in files_of(volume).values()}
+    check(f"files of the volume are the user's: {owners}", owners == {uid})
 
 
 @contextmanager
@@ -457,7 +473,9 @@ def main() -> None:
     keep = parser.parse_args().keep
     missing = [name for name in ("mmdebstrap", "unshare", "nsenter", "setpriv", "git") if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
-        sys.exit(f"Run it as root on Linux{''.join(f', install {name}' for name in missing)} (docs/reference/deployment.md).")
+        sys.exit(
+            f"Run it as root on Linux{''.join(f', install {name}' for name in missing)} (docs/reference/deployment.md)."
+        )
     work = Path(tempfile.mkdtemp(prefix="hippocube-image-"))
     began = time.monotonic()
     try:
