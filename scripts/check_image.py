@@ -48,12 +48,12 @@ class Image:
     environment: dict[str, str] = field(
         default_factory=lambda: {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
     )
-    volumes: list[str] = field(default_factory=list)
+    volume: str = ""
     entrypoint: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
     health: list[str] = field(default_factory=list)
-    stop_signal: str = "SIGTERM"
-    port: str = ""
+    stopsignal: str = "SIGTERM"
+    expose: str = ""
 
     def at(self, path: str) -> Path:
         """Return where an absolute path of the image is on this machine."""
@@ -159,14 +159,8 @@ def execute(image: Image, name: str, rest: str, stages: dict[str, Image]) -> Non
                 key, _, value = variable.partition("=")
                 known = image.environment
                 image.environment[key] = re.sub(r"\$(\w+)", lambda found, known=known: known[found[1]], value)
-        case "USER":
-            image.user = rest
-        case "VOLUME":
-            image.volumes.append(rest)
-        case "EXPOSE":
-            image.port = rest
-        case "STOPSIGNAL":
-            image.stop_signal = rest
+        case "USER" | "VOLUME" | "EXPOSE" | "STOPSIGNAL":
+            setattr(image, name.lower(), rest)
         case "ENTRYPOINT":
             image.entrypoint, image.command = json.loads(rest), []
         case "CMD":
@@ -250,7 +244,7 @@ class Container:
             ["mount", "-t", "proc", "proc", f"{root}/proc"],
             ["mount", "-t", "tmpfs", "-o", "nosuid,nodev,noexec", "tmpfs", f"{root}/tmp"],
             ["mount", "-t", "tmpfs", "-o", "nosuid,nodev,noexec,size=64m", "tmpfs", f"{root}/dev/shm"],
-            ["mount", "--bind", str(volume), str(image.at(image.volumes[0]))],
+            ["mount", "--bind", str(volume), str(image.at(image.volume))],
             ["mount", "-o", "remount,ro,bind", root],
             [sys.executable, "-c", _LOOPBACK_UP],
             ["exec", "chroot", root, *self._as_user, *image.entrypoint, *image.command],
@@ -289,16 +283,18 @@ class Container:
     def request(self, method: str, path: str, key: str, body: object = None) -> object:
         """Send a request from inside, and return the answer."""
         done = self.exec(
-            "python", "-c", _REQUEST, method, f"http://127.0.0.1:{self._image.port}{path}", key, json.dumps(body)
+            "python", "-c", _REQUEST, method, f"http://127.0.0.1:{self._image.expose}{path}", key, json.dumps(body)
         )
         check(f"{method} {path} is answered {done.stderr[-300:]}", done.returncode == 0)
         return json.loads(done.stdout)
 
-    def stop(self) -> tuple[int, float]:
-        """Send the image's signal to stop; return the exit code, and after how many seconds it came."""
-        began = time.monotonic()
-        os.kill(self.pid, signal.Signals[self._image.stop_signal])
-        return self._outer.wait(timeout=STOP_WITHIN_S), time.monotonic() - began
+    def begin_to_stop(self) -> None:
+        """Send the image's signal to stop."""
+        os.kill(self.pid, signal.Signals[self._image.stopsignal])
+
+    def ended(self) -> int:
+        """Return the exit code. Docker would kill it after this time."""
+        return self._outer.wait(timeout=STOP_WITHIN_S)
 
     def kill(self) -> None:
         """End it however it is."""
@@ -321,20 +317,20 @@ print(urllib.request.urlopen(urllib.request.Request(url, data, headers, method=m
 _SLOW_REQUEST = """
 import http.client, sys
 port, key, body = int(sys.argv[1]), sys.argv[2], sys.argv[3].encode()
-http = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-http.putrequest("POST", "/api/v1/memories")
-for name, value in {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "Content-Length": str(len(body))}.items():
-    http.putheader(name, value)
-http.endheaders(body[:10])
-http2 = __import__("http.client").client.HTTPConnection("127.0.0.1", port, timeout=30)
-while True:
-    http2.request("GET", "/metrics")
-    if b"memos_requests_under_way 2.0" in http2.getresponse().read():
-        break
+slow, other = (http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(2))
+slow.putrequest("POST", "/api/v1/memories")
+headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "Content-Length": str(len(body))}
+for name, value in headers.items():
+    slow.putheader(name, value)
+slow.endheaders(body[:10])
+under_way = b""
+while b"memos_requests_under_way 2.0" not in under_way:
+    other.request("GET", "/metrics")
+    under_way = other.getresponse().read()
 print("begun", flush=True)
 sys.stdin.readline()
-http.send(body[10:])
-print(http.getresponse().status, flush=True)
+slow.send(body[10:])
+print(slow.getresponse().status, flush=True)
 """
 
 
@@ -373,7 +369,7 @@ def try_server(image: Image, work: Path) -> None:
     """Run the image and check what it promises."""
     uid, _ = image.ids()
     volume, log = work / "volume", work / "log"
-    run(["cp", "--archive", str(image.at(image.volumes[0])), str(volume)])  # as Docker fills a new volume
+    run(["cp", "--archive", str(image.at(image.volume)), str(volume)])  # as Docker fills a new volume
     before = files_of(image.root)
     with running(image, volume, log) as server:
         wait_for(server.is_healthy, 60)
@@ -390,13 +386,16 @@ def try_server(image: Image, work: Path) -> None:
         text = found_by(server, key[1])
         check(f"both memories are there after the restart: {text}", "bees" in text and "mead" in text)
         shown("after a restart both memories are there, also the one of the request that the stop met")
-        check("it stops in order", server.stop()[0] == 0)
+        server.begin_to_stop()
+        check("it stops in order", server.ended() == 0)
     with running(image, volume, log) as server:
         wait_for(lambda: Path(f"/proc/{server.pid}/comm").read_text(encoding="utf-8").strip() == "memos", 10)
         time.sleep(0.5)  # its modules are being imported: no server yet
-        code, seconds = server.stop()
+        began = time.monotonic()
+        server.begin_to_stop()
+        code, seconds = server.ended(), time.monotonic() - began
         check(f"a stop during the start ends it: {code}", code == 128 + signal.SIGTERM)
-        shown(f"{image.stop_signal} during the start ends it with code {code} after {seconds:.1f} s")
+        shown(f"{image.stopsignal} during the start ends it with code {code} after {seconds:.1f} s")
     changed = {name for name, now in files_of(image.root).items() if before.get(name) != now}
     check(f"nothing was written outside of the volume and /tmp: {sorted(changed)[:5]}", not changed)
     shown(f"none of {len(before):,} files of the root file system has changed, none is new")
@@ -444,24 +443,24 @@ def stop_during_a_request(image: Image, server: Container, key: str) -> None:
     """Stop the server while a request is under way: it has to be answered first."""
     body = json.dumps({"messages": "The bees make mead, says my neighbour."})
     slow = subprocess.Popen(
-        server.command("python", "-c", _SLOW_REQUEST, image.port, key, body),
+        server.command("python", "-c", _SLOW_REQUEST, image.expose, key, body),
         env=image.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert slow.stdin is not None
     assert slow.stdout is not None
     check("a slow request has begun", slow.stdout.readline() == "begun\n")
     began = time.monotonic()
-    os.kill(server.pid, signal.Signals[image.stop_signal])
+    server.begin_to_stop()
     time.sleep(1)
     slow.stdin.write("\n")
     slow.stdin.flush()
     answered = slow.stdout.readline().strip()
     slow.wait(timeout=30)
     check(f"the request under way is answered: {answered!r}", answered == "201")
-    code = server._outer.wait(timeout=STOP_WITHIN_S)
+    code = server.ended()
     check(f"exit code 0, got {code}", code == 0)
     shown(
-        f"{image.stop_signal} while a request was under way: it was answered 201, and the server ended with code 0 "
+        f"{image.stopsignal} while a request was under way: it was answered 201, and the server ended with code 0 "
         f"after {time.monotonic() - began:.1f} s"
     )
 

@@ -1,4 +1,4 @@
-"""docker-compose.yml keeps its promises: its schema, pinned images, users, health checks, limits, volumes, no secrets."""
+"""docker-compose.yml keeps its promises: schema, pinned images, users, health checks, limits, volumes, no secrets."""
 
 from __future__ import annotations
 

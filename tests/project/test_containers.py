@@ -1,4 +1,4 @@
-"""The Dockerfile passes hadolint; deploy/kubernetes is valid for Kubernetes and asks for no more than the image needs."""
+"""The Dockerfile passes hadolint; deploy/kubernetes is valid, and asks for no more than the image needs."""
 
 from __future__ import annotations
 
