@@ -30,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hippocube/image-check"
 STOP_WITHIN_S = 30  # docker-compose.yml's stop_grace_period
+HEALTHY_WITHIN_S = 90  # the health check's start period and retries
 _BASE = re.compile(r"python:(\d+\.\d+)-slim-(\w+)")
 # What pip and uv need on machines with a mirror, a proxy or certificates of their own. It stays out of the image.
 _PASSED_ON = re.compile(r"(PIP_CERT|PIP_INDEX_URL|UV_\w+|SSL_CERT_FILE|https?_proxy|no_proxy)", re.IGNORECASE)
@@ -372,7 +373,7 @@ def try_server(image: Image, work: Path) -> None:
     run(["cp", "--archive", str(image.at(image.volume)), str(volume)])  # as Docker fills a new volume
     before = files_of(image.root)
     with running(image, volume, log) as server:
-        wait_for(server.is_healthy, 60)
+        wait_for(server.is_healthy, HEALTHY_WITHIN_S)
         shown(f"healthy after {time.monotonic() - server.began:.1f} s, by the image's HEALTHCHECK")
         look_at_process(server, uid)
         key = re.search(r"API key, shown only once: (\S+)", log.read_text(encoding="utf-8"))
@@ -382,7 +383,7 @@ def try_server(image: Image, work: Path) -> None:
         shown("a memory was added and found over HTTP")
         stop_during_a_request(image, server, key[1])
     with running(image, volume, log) as server:
-        wait_for(server.is_healthy, 60)
+        wait_for(server.is_healthy, HEALTHY_WITHIN_S)
         text = found_by(server, key[1])
         check(f"both memories are there after the restart: {text}", "bees" in text and "mead" in text)
         shown("after a restart both memories are there, also the one of the request that the stop met")
