@@ -262,7 +262,7 @@ class Container:
     def pid(self) -> int:
         """Return the id outside of what is PID 1 inside."""
         children = f"/proc/{self._outer.pid}/task/{self._outer.pid}/children"
-        return int(wait_for(lambda: Path(children).read_text(encoding="utf-8").split(), 10)[0])
+        return int(wait_for(lambda: Path(children).read_text(encoding="utf-8").split(), 60)[0])
 
     def command(self, *command: str) -> list[str]:
         """Return what runs a command inside, as `docker exec` does."""
@@ -390,7 +390,7 @@ def try_server(image: Image, work: Path) -> None:
         server.begin_to_stop()
         check("it stops in order", server.ended() == 0)
     with running(image, volume, log) as server:
-        wait_for(lambda: Path(f"/proc/{server.pid}/comm").read_text(encoding="utf-8").strip() == "memos", 10)
+        wait_for(lambda: Path(f"/proc/{server.pid}/comm").read_text(encoding="utf-8").strip() == "memos", 60)
         time.sleep(0.5)  # its modules are being imported: no server yet
         began = time.monotonic()
         server.begin_to_stop()

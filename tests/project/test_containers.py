@@ -14,10 +14,12 @@ import yaml
 
 import memos
 from memos.api import serving
+from scripts import check_image
 from tests.project.test_project import settings_of
 from tests.support.servers.fixtures import unavailable
 
 ROOT = Path(__file__).resolve().parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 FOLDER = ROOT / "deploy/kubernetes"
 CUSTOMISATION: dict[str, Any] = yaml.safe_load((FOLDER / "kustomization.yaml").read_text(encoding="utf-8"))
 RESOURCES: dict[str, dict[str, Any]] = {
@@ -39,6 +41,26 @@ def tool(name: str) -> str:
         unavailable(f"{name} is not here: sh scripts/install_servers.sh")
     assert found is not None
     return found
+
+
+def test_the_build_context_has_what_the_image_needs_and_nothing_else() -> None:
+    files = {str(file) for file in check_image.context(ROOT)}
+    copied = [line.split()[1:-1] for line in DOCKERFILE.splitlines() if re.match(r"COPY (?!--from)", line)]
+    named = {name for names in copied for name in names}
+    assert {file.partition("/")[0] for file in files} == named
+    assert not [file for file in files if "__pycache__" in file]
+
+
+def test_image_check_understands_the_dockerfile() -> None:
+    """`make image-check` takes minutes and root, so only its reading is tested here."""
+    image, stages = check_image.Image(Path("/nowhere")), dict[str, check_image.Image]()
+    for name, rest in check_image.instructions(DOCKERFILE):
+        if name not in ("FROM", "RUN", "COPY", "WORKDIR"):
+            check_image.execute(image, name, rest, stages)
+    assert [*image.entrypoint, *image.command] == ["memos", "serve"]
+    assert (image.volume, image.expose, image.stopsignal) == ("/var/lib/hippocube", "8765", "SIGTERM")
+    assert image.environment["PATH"].startswith("/opt/hippocube/bin:/usr/local/bin:")
+    assert "/ready" in image.health[-1]
 
 
 def test_hadolint_finds_nothing() -> None:
@@ -76,7 +98,7 @@ def test_kustomize_renders_them_for_three_replicas(tmp_path: Path) -> None:
 
 
 def test_pods_are_restricted() -> None:
-    user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    user = re.search(r"^USER (\d+):(\d+)$", DOCKERFILE, re.MULTILINE)
     assert user is not None
     pod, server = POD["securityContext"], SERVER["securityContext"]
     assert (pod["runAsNonRoot"], pod["runAsUser"], pod["runAsGroup"]) == (True, int(user[1]), int(user[2]))
@@ -109,7 +131,7 @@ def test_everything_selects_the_servers() -> None:
     selectors += [spread["labelSelector"]["matchLabels"] for spread in POD["topologySpreadConstraints"]]
     assert all(selector == labels for selector in selectors)
     [port] = SERVER["ports"]
-    assert f"EXPOSE {port['containerPort']}" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert f"EXPOSE {port['containerPort']}" in DOCKERFILE
 
 
 def test_settings_are_known_and_no_secret_has_a_value() -> None:

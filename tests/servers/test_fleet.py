@@ -33,6 +33,7 @@ from tests.support.servers.qdrant_rest import server_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = 48
+PROXIED = 24
 CLIENTS = 4
 
 
@@ -194,8 +195,8 @@ def test_behind_the_proxy_no_request_is_lost_when_a_server_is_killed(
         fleet, answered = Fleet(environment(settings)), queue.Queue[httpx2.Response]()
 
         def add(address: str, client: int) -> None:
-            with httpx2.Client(timeout=60, trust_env=False) as http:
-                for number in range(client, MESSAGES, CLIENTS):
+            with httpx2.Client(timeout=240, trust_env=False) as http:
+                for number in range(client, PROXIED, CLIENTS):
                     headers = {"Authorization": f"Bearer {fleet.key}", "Idempotency-Key": f"key {number}"}
                     body = {"messages": f"fact number {number}"}
                     answered.put(http.post(f"{address}/api/v1/memories", json=body, headers=headers))
@@ -207,9 +208,9 @@ def test_behind_the_proxy_no_request_is_lost_when_a_server_is_killed(
                 threads = [threading.Thread(target=add, args=(address, client)) for client in range(CLIENTS)]
                 for thread in threads:
                     thread.start()
-                answers = [answered.get(timeout=120) for _ in range(MESSAGES // 3)]
+                answers = [answered.get(timeout=300) for _ in range(PROXIED // 3)]
                 fleet.servers.pop()[1].kill()
-                answers += [answered.get(timeout=120) for _ in range(MESSAGES - len(answers))]
+                answers += [answered.get(timeout=300) for _ in range(PROXIED - len(answers))]
                 for thread in threads:
                     thread.join(timeout=10)
         finally:
@@ -218,4 +219,4 @@ def test_behind_the_proxy_no_request_is_lost_when_a_server_is_killed(
         assert [(answer.status_code, answer.text) for answer in answers if answer.status_code != 201] == []
         with MemOS.open(settings=settings) as memos:
             stored = memos.memories.list(cube="admin", limit=1_000)
-            assert Counter(item.memory for item in stored) == {f"fact number {n}": 1 for n in range(MESSAGES)}
+            assert Counter(item.memory for item in stored) == {f"fact number {n}": 1 for n in range(PROXIED)}
