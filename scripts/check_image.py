@@ -341,7 +341,7 @@ def wait_for(look: Callable[[], Any], within_s: float) -> Any:
     while not (found := look()):
         if time.monotonic() > until:
             sys.exit(f"failed: nothing within {within_s} s")
-        time.sleep(0.2)
+        time.sleep(0.05)
     return found
 
 
@@ -390,8 +390,7 @@ def try_server(image: Image, work: Path) -> None:
         server.begin_to_stop()
         check("it stops in order", server.ended() == 0)
     with running(image, volume, log) as server:
-        wait_for(lambda: Path(f"/proc/{server.pid}/comm").read_text(encoding="utf-8").strip() == "memos", 60)
-        time.sleep(0.5)  # its modules are being imported: no server yet
+        wait_for(lambda: catches(server.pid, signal.SIGTERM), 60)  # before its modules are imported
         began = time.monotonic()
         server.begin_to_stop()
         code, seconds = server.ended(), time.monotonic() - began
@@ -402,6 +401,12 @@ def try_server(image: Image, work: Path) -> None:
     shown(f"none of {len(before):,} files of the root file system has changed, none is new")
     owners = {owner for *_, owner in files_of(volume).values()}
     check(f"files of the volume are the user's: {owners}", owners == {uid})
+
+
+def catches(pid: int, number: int) -> bool:
+    """Return True if a process has a handler for a signal."""
+    found = re.search(r"^SigCgt:\t(\w+)$", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"), re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
 
 
 @contextmanager

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import signal
 import sys
 from io import TextIOWrapper
 from typing import Annotated, NoReturn
@@ -59,14 +57,8 @@ def version(as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] 
     typer.echo(f'{{"version": "{__version__}"}}' if as_json else __version__)
 
 
-def _terminate(number: int, _: object) -> NoReturn:
-    sys.exit(128 + number)
-
-
 def main() -> NoReturn:
     """Run the command line; an error is one sentence and an exit code, never a traceback."""
-    if os.getpid() == 1:  # a container's: without a handler Linux keeps SIGTERM from it, and a stop waits for the kill
-        signal.signal(signal.SIGTERM, _terminate)
     gc.freeze()  # what was imported stays to the end, where looking through it would take as long as a short command
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that is not UTF-8 shows what it cannot as an escape
