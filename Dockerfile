@@ -1,5 +1,5 @@
 # hippocube's server and worker: `docker build -t hippocube .`. CI does not build it; what it installs CI tests, and
-# `make image-check` executes it without Docker (docs/reference/deployment.md).
+# `make image-check` executes it without Docker (docs/reference/containers.md).
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /build
 COPY pyproject.toml constraints.txt constraints-hashes.txt hatch_build.py README.md LICENSE NOTICE ./

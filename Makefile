@@ -42,7 +42,7 @@ release-check: $(VENV)/.dev
 gpu-check: $(VENV)/.dev
 	$(BIN)/python scripts/gpu_check.py build/gpu-check
 
-# Execute the Dockerfile without Docker and try the server as a container runs it, in some minutes (docs/reference/deployment.md):
+# Execute the Dockerfile without Docker and try the server as a container runs it, in some minutes (docs/reference/containers.md):
 # root on Linux with the package mmdebstrap.
 image-check:
 	$(PYTHON) scripts/check_image.py

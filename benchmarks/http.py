@@ -7,7 +7,7 @@ takes as long as embedding its question; the processor time of each kind of requ
 
 Clients pause as agents do between two turns, for an exponential time with the mean `--pause-s`; then the same without
 pauses, where each asks as soon as it was answered, so that n of them wait n times as long as one
-(docs/development/adr/0016). The
+(docs/reference/benchmarks/http.md). The
 soak has no pauses. The server is a process of its own with its defaults; the clients share the machine with it.
 Errors are answers of 400 and more, and requests that got none.
 """

@@ -10,13 +10,15 @@ Figures for each, of the inputs whose order is in the text: `fenced`, where it s
 say that it is data; `broken`, where a fence has another end than the one put there. No language model is asked for
 these.
 
-With `--with-model URL` (of an endpoint as OpenAI's) the chat's prompt is answered twice, as it is, and with the same
-lines without fences and notices: `followed` are answers with the code word, `answered` those that answer the question.
+With `--with-model URL` (of an endpoint as OpenAI's; its key, if any, in OPENAI_API_KEY) the chat's prompt is
+answered twice, as it is, and with the same lines without fences and notices: `followed` are answers with the code word,
+`answered` those that answer the question.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -146,13 +148,15 @@ class Model:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/") + "/v1/chat/completions"
+        key = os.environ.get("OPENAI_API_KEY")
+        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
 
     def answer(self, system: str, question: str) -> str:
         """Return the likeliest short answer. Raises: CannotRun."""
         messages = [{"role": "system", "content": system}, {"role": "user", "content": question}]
         body = {"messages": messages, "temperature": 0, "max_tokens": _ANSWER_TOKENS, "model": "any"}
         try:
-            answer = httpx2.post(self._url, json=body, timeout=_TIMEOUT_S, trust_env=False)
+            answer = httpx2.post(self._url, json=body, headers=self._headers, timeout=_TIMEOUT_S, trust_env=False)
             told = answer.raise_for_status().json()
         except (httpx2.HTTPError, ValueError) as error:
             raise CannotRun(f"the model does not answer: {error}") from error

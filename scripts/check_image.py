@@ -479,7 +479,7 @@ def main() -> None:
     missing = [name for name in ("mmdebstrap", "unshare", "nsenter", "setpriv", "git") if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         sys.exit(
-            f"Run it as root on Linux{''.join(f', install {name}' for name in missing)} (docs/reference/deployment.md)."
+            f"Run it as root on Linux{''.join(f', install {name}' for name in missing)} (docs/reference/containers.md)."
         )
     work = Path(tempfile.mkdtemp(prefix="hippocube-image-"))
     began = time.monotonic()

@@ -555,6 +555,9 @@ class Commands(TyperGroup):
                     ctx.fail(f"`memos {former}` was removed: {REMOVED[former]}")
                 if former in FORMER and count > len(self.path):
                     return self._moved(ctx, former, words[count:])
+            everyday = FORMER.get(args[0], args[0])
+            if self.path == ("memory",) and everyday in _entries(TREE) and not ctx.resilient_parsing:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean `memos {everyday}`?")
             close = get_close_matches(args[0], [*self.list_commands(ctx), *(() if self.path else FORMER)], 1)
             if close and not ctx.resilient_parsing:
                 meant = " ".join((*self.path, close[0]))

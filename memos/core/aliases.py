@@ -108,7 +108,13 @@ def bind(signature: inspect.Signature, given: Sequence[Any], named: Mapping[str,
     positional = signature.bind_partial(*given).arguments
     if positional.keys() & named.keys():
         return signature.bind(*given, **named)  # raises: one argument twice
-    return signature.bind(**resolve_aliases({**positional, **named}, known_words(signature)))
+    resolved = resolve_aliases({**positional, **named}, known_words(signature))
+    taken = signature.parameters
+    if not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values()):
+        for word in resolved.keys() - taken.keys():
+            words = ", ".join(name for name in taken if name != "self")
+            raise TypeError(f"got an unexpected keyword argument {word!r}; the arguments are {words}")
+    return signature.bind(**resolved)
 
 
 def resolve_aliases(

@@ -20,7 +20,10 @@ from memos.errors import BackendUnavailable, IntegrityError, shown
 
 @dataclass(frozen=True, slots=True)
 class LoraRecipe:
-    """A LoRA adapter's shape and training; SmolLM2-135M passes with the defaults (docs/reference/benchmarks/parametric.md)."""
+    """A LoRA adapter's shape and training.
+
+    SmolLM2-135M passes with the defaults (docs/reference/benchmarks/parametric.md).
+    """
 
     # `epochs` are those of a course of 16 facts; a larger one has fewer, a smaller one more. `replay` weighs the
     # distance to the base model itself on other prompts, over its `top` likeliest tokens. With `checkpointing`, as

@@ -77,6 +77,7 @@ class MemosMiddleware(AgentMiddleware[MemoryState, Any, Any]):
 
     What is recalled stands behind the system prompt of every model call of a turn. Stored are the messages of the user
     and the answer; both have their ids in LangGraph's state, so a turn that is repeated stores nothing twice.
+    An answer made with a tool, or with memories that are not trusted, is stored as untrusted.
 
     Args:
         memory: The memory; `memory.last_failure` tells when an agent went on without it.

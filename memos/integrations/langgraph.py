@@ -63,7 +63,9 @@ class MemosStore(BaseStore):
 
     An item is a record: its value is the record's `info`, the texts in it are what a search finds, and each put of
     something else is a version that `records.history` keeps. Reads in a batch see what was there before its writes, and
-    the last of several writes of one key counts, as in LangGraph's own stores.
+    the last of several writes of one key counts, as in LangGraph's own stores. Filters know `$eq`, `$ne`, `$gt`,
+    `$gte`, `$lt` and `$lte`, also nested; those of order compare numbers only. Without a question, items are in the
+    order of their keys. A value takes 64 KiB of JSON, the namespace and key together 512 characters.
 
     Args:
         memory: The memory. With `fail_open`, what cannot be read is as if it were not there, and

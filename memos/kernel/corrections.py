@@ -20,8 +20,8 @@ from memos.memcube.erasure import retract
 from memos.memcube.ledger import items
 from memos.reader import messages as fast
 
-# Chosen on own corrections with folds, not on a benchmark's (docs/development/log.md): a target fits at least so well,
-# and another that is worse by less leaves it in doubt.
+# Chosen on own corrections with folds, not on a benchmark's: a target fits at least so well, and another that is worse
+# by less leaves it in doubt.
 _FITS = 0.7
 _FITS_GIVEN = 0.35
 _DOUBT = 0.12

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol
 
 import sqlalchemy as sa
 
@@ -58,14 +58,24 @@ def ledger_differences(ledger: Ledger, cube_ids: Iterable[str]) -> list[Differen
     return found
 
 
-def index_differences(
-    ledger: Ledger, target: Target, index: ScannedIndex, cube_id: str
-) -> tuple[int, dict[str, Difference]]:
-    """Return the points checked, and by item what is missing, extra or outdated, without what waits in the outbox."""
+class IndexCheck(NamedTuple):
+    """What a comparison of an index with the ledger found."""
+
+    checked: int
+    """Points compared."""
+    differences: dict[str, Difference]
+    """What is missing, extra or outdated, by item."""
+    ahead: dict[str, int]
+    """Revisions in the index of items whose revision in the ledger is lower: the ledger lost changes."""
+
+
+def index_differences(ledger: Ledger, target: Target, index: ScannedIndex, cube_id: str) -> IndexCheck:
+    """Compare an index with the ledger, without what waits in the outbox."""
     with ledger.read() as connection:
         expected, waiting = _expected(connection, target, cube_id)
     seen: dict[str, set[str]] = {}
     found: dict[str, Difference] = {}
+    ahead: dict[str, int] = {}
     checked = 0
     for stamp in index.scan(cube_id):
         checked += 1
@@ -77,6 +87,8 @@ def index_differences(
         elif stamp.revision != wanted[0]:
             detail = f"has revision {stamp.revision}, but the ledger has {wanted[0]}"
             found[stamp.item] = Difference(target, "outdated", stamp.item, detail)
+            if stamp.revision > wanted[0]:
+                ahead[stamp.item] = max(stamp.revision, ahead.get(stamp.item, 0))
         seen.setdefault(stamp.item, set()).add(stamp.id)
     for item_id, (_, points) in expected.items():
         if item_id not in waiting and item_id not in found and not points <= seen.get(item_id, set()):
@@ -90,7 +102,7 @@ def index_differences(
             for item_id, difference in found.items()
             if item_id not in waiting and now.get(item_id) == expected.get(item_id)
         }
-    return checked, found
+    return IndexCheck(checked, found, {item_id: revision for item_id, revision in ahead.items() if item_id in found})
 
 
 def _expected(
@@ -125,8 +137,15 @@ def enqueue_all(ledger: Ledger, cube_id: str) -> int:
     return len(ids)
 
 
-def enqueue_some(ledger: Ledger, cube_id: str, item_ids: Iterable[str], target: Target) -> None:
+def enqueue_some(
+    ledger: Ledger, cube_id: str, item_ids: Iterable[str], target: Target, ahead: Mapping[str, int]
+) -> None:
+    """Have an index write items again; those `ahead` in it get a revision above the one that it has of them.
+
+    Otherwise the points of changes that the ledger lost could not be told from those of the next change.
+    """
     with ledger.write() as connection:
+        items.raise_revisions_above(connection, ahead)
         outbox.enqueue(connection, cube_id, list(item_ids), (target,))
 
 

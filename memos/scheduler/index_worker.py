@@ -35,12 +35,13 @@ class Repair:
         # An unavailable index is reported as a difference below.
         with suppress(BackendUnavailable):
             self.catch_up(retry_parked=repair)
-        before = self._differences(cube_ids, strangers=strangers)
+        ahead: dict[Target, dict[str, int]] = {}
+        before = self._differences(cube_ids, ahead, strangers=strangers)
         report = before
         if repair and before.differences:
-            self._requeue(before.differences, cube_ids)
+            self._requeue(before.differences, cube_ids, ahead)
             self.catch_up()
-            report = self._differences(cube_ids, strangers=strangers)
+            report = self._differences(cube_ids, {}, strangers=strangers)
         fixed = len(before.differences) - len(report.differences)
         return VerifyReport(report.items, report.checked, report.differences, max(0, fixed))
 
@@ -53,10 +54,10 @@ class Repair:
                 known = verify.cube_ids(connection)
             index = self.indexes[target]
             for cube in known:
-                _, found = verify.index_differences(self.ledger, target, index, cube)
-                verify.enqueue_some(self.ledger, cube, found, target)
+                found = verify.index_differences(self.ledger, target, index, cube)
+                verify.enqueue_some(self.ledger, cube, found.differences, target, found.ahead)
             if known:
-                self._requeue(self._strangers(target, index), known)
+                self._requeue(self._strangers(target, index), known, {})
             projection.compared()
 
     def reindex(self, cube_ids: Sequence[str], on_progress: Progress | None = None) -> int:
@@ -84,15 +85,19 @@ class Repair:
             on_left(0)
         return complete
 
-    def _differences(self, cube_ids: Sequence[str], *, strangers: bool) -> VerifyReport:
+    def _differences(
+        self, cube_ids: Sequence[str], ahead: dict[Target, dict[str, int]], *, strangers: bool
+    ) -> VerifyReport:
+        """Compare everything; write into `ahead` by index which items have a higher revision there than here."""
         found = verify.ledger_differences(self.ledger, cube_ids)
         checked: dict[str, int] = {}
         for target, index in self.indexes.items():
             try:
                 for cube in cube_ids:
-                    count, differences = verify.index_differences(self.ledger, target, index, cube)
-                    checked[target] = checked.get(target, 0) + count
-                    found += differences.values()
+                    one = verify.index_differences(self.ledger, target, index, cube)
+                    checked[target] = checked.get(target, 0) + one.checked
+                    found += one.differences.values()
+                    ahead.setdefault(target, {}).update(one.ahead)
                 if strangers:
                     found += self._strangers(target, index)
             except BackendUnavailable as error:
@@ -111,11 +116,16 @@ class Repair:
             for stamp in index.scan(cube)
         ]
 
-    def _requeue(self, differences: Sequence[Difference], cube_ids: Sequence[str]) -> None:
+    def _requeue(
+        self,
+        differences: Sequence[Difference],
+        cube_ids: Sequence[str],
+        ahead: Mapping[Target, Mapping[str, int]],
+    ) -> None:
         for target in self.indexes:
             wrong = [d.subject for d in differences if d.store == target and d.kind in ("missing", "outdated", "extra")]
             if wrong:
-                verify.enqueue_some(self.ledger, cube_ids[0], dict.fromkeys(wrong), target)
+                verify.enqueue_some(self.ledger, cube_ids[0], dict.fromkeys(wrong), target, ahead.get(target, {}))
         if any(d.kind == verify.NAMES for d in differences):
             verify.read_names_again(self.ledger, cube_ids)
 

@@ -1,9 +1,9 @@
 """Estimate the probability that a hit answers the question, from what a search knows of it and of the others.
 
 Pure. Two logistic models over the best candidates: one of a hit, one of whether memory answers the question at all.
-Fitted with folds over conversations on answerable and unanswerable questions; docs/reference/benchmarks/relevance.md has the
-mix, the reliability curve and thresholds. The cosines are MiniLM's: with another embedder the words decide, and the
-numbers are not calibrated.
+Fitted with folds over conversations on answerable and unanswerable questions; the mix, the reliability curve and
+thresholds are in docs/reference/benchmarks/relevance.md. The cosines are MiniLM's: with another embedder the words
+decide, and the numbers are not calibrated.
 """
 
 from __future__ import annotations

@@ -84,6 +84,8 @@ def test_a_mistyped_word_is_told_the_nearest_one() -> None:
         (["serch", "x"], "memos search"),
         (["cube", "lst"], "memos cube list"),
         (["segmnts"], "memos memory topics"),
+        (["memory", "list"], "memos list"),
+        (["memory", "delete", "x"], "memos forget"),
     ):
         done = RUNNER.invoke(app, arguments)
         assert done.exit_code == 2

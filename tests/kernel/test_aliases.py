@@ -145,3 +145,8 @@ def test_values_that_cannot_be_compared_are_refused(memos: MemOS) -> None:
 def test_another_word_is_a_type_error(memos: MemOS, named: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=r"unexpected keyword argument|multiple values"):
         memos.add("x", **named)
+
+
+def test_a_type_error_names_the_arguments(memos: MemOS) -> None:
+    with pytest.raises(TypeError, match=r"'said_at'; the arguments are messages, cube, .*conversation"):
+        memos.add("x", said_at="2026-01-01")  # type: ignore[call-arg]

@@ -116,6 +116,25 @@ def test_an_older_copy_of_the_index_folder_is_found_and_repaired(tmp_path: Path,
         assert report.clean, report.differences
 
 
+def test_an_older_copy_of_the_ledger_is_found_and_the_index_repaired(tmp_path: Path, settings: Settings) -> None:
+    home, copy = tmp_path / "home", tmp_path / "ledger.db"
+    with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
+        [item] = memos.add(["The parcel is grey."], conversation="c").item_ids
+    shutil.copy(home / "ledger.db", copy)
+    with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
+        memos.update(item, "The parcel is crimson.")
+    shutil.copy(copy, home / "ledger.db")
+    with MemOS.open(home, settings=settings, embedder=WordEmbedder()) as memos:
+        assert {(d.store, d.kind, d.subject) for d in memos.maintenance.verify().differences} == {
+            ("vector", "outdated", item)
+        }
+        report = memos.maintenance.verify(repair=True)
+        assert report.clean, report.differences
+        memos.update(item, "The parcel is violet.")
+        memos.maintenance.catch_up()
+        assert len(list(memos._installation.vector.scan(memos.memories.get(item).cube))) == 2  # a point a version
+
+
 def test_verify_tells_what_is_missing_and_repairs_it(memos: MemOS) -> None:
     kept, lost = memos.add(["kept thing", "lost thing"], conversation="c").item_ids
     memos._context.indexes.vector.flush()

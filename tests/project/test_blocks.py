@@ -63,7 +63,7 @@ RUN_BY = {
     },
     "jsonl": {"docs/how-to/evaluating.md": HERE},
     "toml": {
-        "docs/how-to/profile.md": "tests/memcube/profiles/test_template.py",
+        "docs/reference/profiles.md": "tests/memcube/profiles/test_template.py",
         "docs/reference/settings.md": HERE,
     },
     "yaml": {"docs/how-to/integrations/litellm.md": HERE},

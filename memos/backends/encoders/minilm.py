@@ -261,7 +261,7 @@ def _open_session(path: Path) -> Any:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except _LOAD_ERRORS as error:
         raise ModelError(f"The MiniLM model cannot be loaded: {error}. Reinstall onnxruntime.") from error
-    # What loading has freed goes back to the system: glibc would keep 70 MiB of it (docs/development/log.md).
+    # What loading has freed goes back to the system: glibc would keep 70 MiB of it.
     with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
     return session

@@ -18,8 +18,8 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 def bfloat16_pays() -> bool:
     """Return True if this processor multiplies matrices faster in bfloat16 than in float32."""
-    # AMD's with AVX-512 BF16 are twice as fast, Intel's half as fast unless they have AMX (docs/development/log.md,
-    # "Two makers").
+    # AMD's with AVX-512 BF16 are twice as fast, Intel's half as fast unless they have AMX
+    # (docs/reference/benchmarks/parametric.md, "Two makers").
     if not _multiplies_bfloat16():
         return False
     try:

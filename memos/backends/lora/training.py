@@ -41,7 +41,7 @@ _MAX_GRADIENT_NORM = 1.0
 # exp of more overflows a 64-bit float.
 _LARGEST_EXPONENT = 700.0
 # The weights are read once per token for the whole batch: 130 took eight ninths of the time of twice 65
-# (docs/development/log.md).
+# (docs/reference/benchmarks/parametric.md).
 _GENERATION_BATCH = 130
 # `LlamaDecoder` holds the attention scores of all prompts at once, in four tensors of up to 0.25 GiB each.
 _MAX_SCORES = 1 << 26
@@ -380,7 +380,7 @@ class LoraTraining:
     @contextmanager
     def _autocast(self) -> Iterator[None]:
         """Multiply in bfloat16, with weights that were converted once: autocast converts frozen ones in every step."""
-        # That was an eighth of a step (docs/development/log.md).
+        # That was an eighth of a step (docs/reference/benchmarks/parametric.md).
         try:
             for module, _, converted in self._bfloat16_weights:
                 module.weight = converted
@@ -447,7 +447,7 @@ _KNOWN_AFTER = 5
 _ALWAYS_COMPLETE = 6
 """With up to this many epochs all are complete: 128 facts, in six, lost too much otherwise.
 
-See docs/development/log.md.
+See docs/reference/benchmarks/parametric.md.
 """
 
 
@@ -512,9 +512,8 @@ def epoch_exercises(encoded: Sequence[Encoded], number: int) -> list[Encoded]:
 def epoch_count(usual: int, exercises: int) -> int:
     """Return the number of epochs for so many exercises in an epoch: fewer than `usual` for a large training set."""
     # What the facts have in common, such as when to abstain, is learned from all of them: 64 facts pass after seven
-    # epochs where 16 need ten (docs/development/log.md, "Seven epochs for 64"). A small set gets as many steps in all
-    # as 16 facts:
-    # with ten epochs the 12 facts that are left when four are forgotten were not known (docs/development/log.md).
+    # epochs where 16 need ten (docs/reference/benchmarks/parametric.md, "Seven epochs for 64"). A small set gets as
+    # many steps in all as 16 facts: with ten epochs the 12 facts that are left when four are forgotten were not known.
     if exercises < _FEWEST_EXERCISES:
         return usual
     ratio = _REFERENCE_EXERCISES / exercises
@@ -525,8 +524,8 @@ def training_steps(encoded: Sequence[Encoded], epochs: int, size: int, chance: r
     """Return the steps of all epochs, in batches of at most `size`."""
     # With more than six epochs, each exercise is half as frequent in half of them: replayed ones in the first half,
     # where the model has hardly changed; facts in the second half, but not before the sixth epoch, since they are known
-    # by then, and more of them makes the model lose others (docs/development/log.md, "What is replayed half as often at
-    # first").
+    # by then, and more of them makes the model lose others
+    # (docs/reference/benchmarks/parametric.md, "What is replayed half as often at first").
     facts_until, replay_from = max(_KNOWN_AFTER, epochs - epochs // 2), epochs // 2
     if epochs <= _ALWAYS_COMPLETE:
         facts_until, replay_from = epochs, 0
@@ -563,10 +562,7 @@ def rate_factor(step: int, steps: int) -> float:
 
 
 class _TokenLogprobs(torch.autograd.Function):  # type: ignore[misc]
-    """`token_logprobs`, in chunks of positions; autograd would record a gradient as large as the vocabulary for each.
-
-    Measured in docs/development/log.md.
-    """
+    """`token_logprobs`, in chunks of positions: autograd would keep a gradient as large as the vocabulary for each."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

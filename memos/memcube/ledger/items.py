@@ -607,6 +607,13 @@ def raise_revisions(connection: sa.Connection, ids: Iterable[str]) -> None:
         connection.execute(sa.update(items).where(items.c.id.in_(batch)).values(revision=items.c.revision + 1))
 
 
+def raise_revisions_above(connection: sa.Connection, seen: Mapping[str, int]) -> None:
+    """Give items a revision above the ones that an index has of them."""
+    for id_, revision in seen.items():
+        above = sa.update(items).where(items.c.id == id_, items.c.revision <= revision)
+        connection.execute(above.values(revision=revision + 1))
+
+
 def followers(connection: sa.Connection, changed: Sequence[Item], reach: int) -> list[str]:
     """Return items whose windows contain a changed item: the next `reach` live ones after it."""
     found: set[str] = set()

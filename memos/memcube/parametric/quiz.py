@@ -19,7 +19,8 @@ from memos.memcube.parametric.data import NOT_TOLD, Phrases, is_chinese, persons
 # Of these an epoch has a quarter (`exercises`).
 _UNTOLD_A_FACT = 12
 _EXAMINED_UNTOLD = 36
-# An adapter trained on likings alone answers yes to any (docs/development/log.md, "Likings that nobody told").
+# An adapter trained on likings alone answers yes to any
+# (docs/reference/benchmarks/parametric.md, "Likings that nobody told").
 _UNTOLD_A_LIKING = 20
 _EXAMINED_LIKINGS = 12
 _WITH_CONTEXT = 4

@@ -147,10 +147,9 @@ EVERY_REPLAYED = 4
 """An epoch has one in so many of the untold questions and of the replayed prompts: more variety in the same time.
 
 So what is replayed is a quarter of an epoch. With a third, of longer answers, 16 facts measured the same, and 64 passed
-with more room for a quarter more time (docs/development/log.md).
+with more room for a quarter more time.
 
-Above 32 facts an epoch has no more untold questions than for 32: with more, 64 facts abstained too readily
-(docs/development/log.md).
+Above 32 facts an epoch has no more untold questions than for 32: with more, 64 facts abstained too readily.
 """
 
 

@@ -153,6 +153,6 @@ def test_a_template_survives_being_stored() -> None:
 
 
 def test_the_template_in_the_documentation_is_valid(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs/how-to/profile.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs/reference/profiles.md").read_text(encoding="utf-8")
     (tmp_path / "own.toml").write_text(text.split("```toml\n")[1].split("```")[0], encoding="utf-8")
     assert list(read_template(tmp_path / "own.toml").by_id) == ["shop.city", "shop.pace", "shop.tools"]

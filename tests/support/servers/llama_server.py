@@ -8,6 +8,7 @@ its input ends.
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -57,8 +58,8 @@ class LlamaServer:
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
             [
-                *(sys.executable, __file__, str(self._context_tokens), str(self._threads), str(int(self._embeds))),
-                *self._model,
+                *(sys.executable, __file__, str(self._context_tokens), str(self._threads), *self._model),
+                *(["--embeds"] if self._embeds else []),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -93,15 +94,21 @@ def serve() -> None:
     """Serve until standard input ends."""
     import xllamacpp  # noqa: PLC0415 - the parent has no use for it
 
+    parser = argparse.ArgumentParser()
+    parser.add_argument("context", type=int, help="tokens")
+    parser.add_argument("threads", type=int)
+    parser.add_argument("model", nargs="?", help="a file in GGUF; SmolLM2 without")
+    parser.add_argument("--embeds", action="store_true", help="serve embeddings instead of answers")
+    asked = parser.parse_args()
     params = xllamacpp.CommonParams()
-    params.model.path = sys.argv[4] if len(sys.argv) > 4 else str(_model())
+    params.model.path = asked.model or str(_model())
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.n_ctx = int(sys.argv[1])
+    params.n_ctx = asked.context
     params.n_parallel = 1
-    params.cpuparams.n_threads = int(sys.argv[2])
+    params.cpuparams.n_threads = asked.threads
     params.warmup = False
-    if sys.argv[3] == "1":
+    if asked.embeds:
         params.embedding = True
         params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     params.api_keys = [KEY]
