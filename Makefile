@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check gpu-check audit check lint types layers setup setup-dev setup-local models bench picture docs docs-serve clean
+.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check gpu-check image-check audit check lint types layers setup setup-dev setup-local models bench picture docs docs-serve clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -41,6 +41,11 @@ release-check: $(VENV)/.dev
 # A folder that checks models on a GPU machine without a network: python build/gpu-check/run.py --out REPORT there.
 gpu-check: $(VENV)/.dev
 	$(BIN)/python scripts/gpu_check.py build/gpu-check
+
+# Execute the Dockerfile without Docker and try the server as a container runs it, in some minutes (docs/reference/containers.md):
+# root on Linux with the package mmdebstrap.
+image-check:
+	$(PYTHON) scripts/check_image.py
 
 # Known weaknesses of what is installed with hippocube, from the database of PyPI, which is asked over the network.
 audit: $(VENV)/.dev

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -22,6 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memos.api.v1.common import error_response
 from memos.core.clock import new_id
 from memos.core.telemetry import Work
 from memos.errors import BackendUnavailable
@@ -144,6 +146,10 @@ log = logging.getLogger("memos.requests")
 
 _GIVEN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HEADER = b"x-request-id"
+_STOPPING = (
+    "The server stopped before the request had ended; repeat it. Whether a change was kept is not known: give it an "
+    "Idempotency-Key, and it is made once."
+)
 
 request_id: ContextVar[str] = ContextVar("memos_request_id", default="-")
 """The id of the request that is being answered."""
@@ -162,12 +168,12 @@ class RequestLog:
             return
         given = dict(scope["headers"]).get(_HEADER, b"")
         id_ = given.decode() if _GIVEN.fullmatch(given) else new_id()
-        status, began = 500, time.perf_counter()
+        status, is_answered, began = 500, False, time.perf_counter()
 
         async def named(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_answered
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, is_answered = message["status"], True
                 MutableHeaders(scope=message)[_HEADER.decode()] = id_
             await send(message)
 
@@ -175,6 +181,10 @@ class RequestLog:
         self._metrics.began()
         try:
             await self._app(scope, receive, named)
+        except asyncio.CancelledError:  # a stop has waited for it as long as it may
+            if is_answered:
+                raise
+            await error_response(BackendUnavailable(_STOPPING), 503)(scope, receive, named)
         finally:
             request_id.reset(token)
             method, route, seconds = scope["method"], route_of(scope), time.perf_counter() - began

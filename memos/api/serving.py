@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 ADMIN = "admin"
 _FIRST_KEY = "first key"
 _KEEP_ALIVE_S = 75
-_STOP_WITHIN_S = 20
 """Longer than clients keep an idle connection (5 s httpx, 60 s many proxies), so that they are who ends it: a request
 sent at the moment the server closes is lost."""
+STOP_WITHIN_S = 20
+"""How long requests under way may take to end after a signal to stop."""
 
 log = logging.getLogger("memos.serving")
 
@@ -73,7 +74,7 @@ def serve(home: Path | None, settings: Settings, announce: Callable[[Started], N
             server_header=False,
             lifespan="on",
             timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_STOP_WITHIN_S,
+            timeout_graceful_shutdown=STOP_WITHIN_S,
         )
         url = _url(listening)
         key = first_key(memos)

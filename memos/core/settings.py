@@ -532,7 +532,7 @@ class Settings(BaseSettings):
     @property
     def needs_folder(self) -> bool:
         """Return True unless all stores are on servers."""
-        return self.ledger_url is None or self.embeds_vectors or self.neo4j.url is None
+        return self.ledger_url is None or self.embeds_vectors
 
     @property
     def prefix_room(self) -> int:

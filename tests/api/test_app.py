@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,10 +16,12 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import Message, Scope
 
 from memos import MemOS, Settings
 from memos.api import endpoint
 from memos.api.app import create_app
+from memos.api.observability import Metrics, RequestLog
 from memos.api.serving import first_key
 from memos.core.settings import IndexSettings, LimitSettings, ServerSettings
 from tests.api.conftest import Server
@@ -317,3 +320,27 @@ def test_streams_and_waits_end_when_the_server_is_about_to(tmp_path: Path) -> No
             told = http.get("/api/v1/events/stream?cube=default&timeout_s=30", headers=headers)
             assert told.status_code == 200
     assert len(asked) == 1
+
+
+def test_a_request_that_a_stop_does_not_wait_for_any_longer_is_to_be_repeated(server: Server) -> None:
+    sent: list[Message] = []
+
+    async def forever(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def cancel() -> None:
+        scope: Scope = {"type": "http", "method": "POST", "path": "/api/v1/memories", "headers": []}
+        request = asyncio.create_task(RequestLog(forever, Metrics(server.memos))(scope, receive, send))
+        await asyncio.sleep(0)
+        request.cancel()  # as uvicorn does
+        await request
+
+    asyncio.run(cancel())
+    assert sent[0]["status"] == 503
+    assert "Idempotency-Key" in json.loads(sent[1]["body"])["error"]["message"]

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import itertools
+import os
 import queue
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 
-from memos import MemOS
-from memos.core.settings import TaskSettings
+from memos import MemOS, Settings
+from memos.core.settings import LimitSettings, TaskSettings
 from memos.memcube.ledger import tasks
 from memos.scheduler.rules import TierSettings
+from tests.support.servers import postgres_server
+from tests.support.servers.fixtures import unavailable
 from tests.support.servers.installation import environment, on_servers
 from tests.support.servers.neo4j_server import Neo4jServer
 from tests.support.servers.postgres_server import PostgresServer
+from tests.support.servers.qdrant_rest import server_settings
 
+ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = 48
+PROXIED = 24
 CLIENTS = 4
 
 
@@ -137,3 +148,75 @@ def test_servers_and_workers_are_killed_and_nothing_is_lost_or_doubled(
             memos.tasks.wait(timeout_s=120)
             assert sum(segment.pages for segment in memos.tiers.segments(cube="admin")) > 0
             assert memos.maintenance.verify().differences == ()
+
+
+@contextmanager
+def proxy(servers: list[str], folder: Path) -> Iterator[str]:
+    """Yield the address of HAProxy with deploy/haproxy.cfg in front of servers."""
+    program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None:
+        unavailable("HAProxy is not here: sh scripts/install_servers.sh")
+    assert program is not None
+    port, health = postgres_server.free_port(), postgres_server.free_port()
+    lines = "\n    ".join(f"server s{number} {urlsplit(url).netloc}" for number, url in enumerate(servers))
+    config = (ROOT / "deploy/haproxy.cfg").read_text(encoding="utf-8")
+    for told, here in (
+        ("bind :8780", f"bind 127.0.0.1:{port}"),
+        ("bind :8404", f"bind 127.0.0.1:{health}"),
+        ("server-template replica 8 replica:8765 resolvers docker init-addr none", lines),
+    ):
+        assert told in config
+        config = config.replace(told, here)
+    (folder / "haproxy.cfg").write_text(config, encoding="utf-8")
+    started = subprocess.Popen([program, "-db", "-f", folder / "haproxy.cfg"], stdout=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 60
+        with httpx2.Client(trust_env=False) as http:
+            while time.monotonic() < until:
+                with suppress(httpx2.TransportError):
+                    if http.get(f"http://127.0.0.1:{health}/health").status_code == 200:
+                        break
+                time.sleep(0.1)
+            assert http.get(f"http://127.0.0.1:{port}/metrics").status_code == 404
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        started.kill()
+        started.wait()
+
+
+def test_behind_the_proxy_no_request_is_lost_when_a_server_is_killed(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    nowhere = tmp_path / "file" / "home"  # a folder that cannot be made: without an embedded index none is needed
+    nowhere.parent.touch()
+    with server_settings() as qdrant:
+        limits = LimitSettings(min_free_bytes=1_000_000)
+        settings = Settings(home=nowhere, ledger_url=postgres_server.url(), qdrant=qdrant, limits=limits)
+        fleet, answered = Fleet(environment(settings)), queue.Queue[httpx2.Response]()
+
+        def add(address: str, client: int) -> None:
+            with httpx2.Client(timeout=240, trust_env=False) as http:
+                for number in range(client, PROXIED, CLIENTS):
+                    headers = {"Authorization": f"Bearer {fleet.key}", "Idempotency-Key": f"key {number}"}
+                    body = {"messages": f"fact number {number}"}
+                    answered.put(http.post(f"{address}/api/v1/memories", json=body, headers=headers))
+
+        try:
+            fleet.serve()
+            fleet.serve()
+            with proxy([url for url, _ in fleet.servers], tmp_path) as address:
+                threads = [threading.Thread(target=add, args=(address, client)) for client in range(CLIENTS)]
+                for thread in threads:
+                    thread.start()
+                answers = [answered.get(timeout=300) for _ in range(PROXIED // 3)]
+                fleet.servers.pop()[1].kill()
+                answers += [answered.get(timeout=300) for _ in range(PROXIED - len(answers))]
+                for thread in threads:
+                    thread.join(timeout=10)
+        finally:
+            codes = fleet.stop()
+        assert codes == [0]
+        assert [(answer.status_code, answer.text) for answer in answers if answer.status_code != 201] == []
+        with MemOS.open(settings=settings) as memos:
+            stored = memos.memories.list(cube="admin", limit=1_000)
+            assert Counter(item.memory for item in stored) == {f"fact number {n}": 1 for n in range(PROXIED)}

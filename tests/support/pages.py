@@ -91,6 +91,7 @@ FOREIGN = {
     "createuser": "PostgreSQL's own",
     "createdb": "PostgreSQL's own",
     "git": "clones from elsewhere",
+    "kubectl": "needs a cluster: tests/project/test_containers.py checks what it is given",
     "llama-server": "serves a model of gigabytes",
     "psql": "PostgreSQL's own",
     "pre-commit": "CONTRIBUTING.md says it is optional",

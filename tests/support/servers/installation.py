@@ -41,16 +41,16 @@ def opened(settings: Settings) -> MemOS:
 def environment(settings: Settings) -> dict[str, str]:
     """Return the variables that give another process these settings."""
     assert settings.ledger_url is not None
-    assert settings.neo4j.password is not None
     told = {
         "MEMOS_HOME": str(settings.home),
         "MEMOS_LEDGER_URL": settings.ledger_url.get_secret_value(),
         "MEMOS_QDRANT__URL": settings.qdrant.url or "",
-        "MEMOS_NEO4J__URL": settings.neo4j.url or "",
-        "MEMOS_NEO4J__PASSWORD": settings.neo4j.password.get_secret_value(),
         "MEMOS_INDEX__WAIT_S": str(settings.index.wait_s),
         "MEMOS_LIMITS__MIN_FREE_BYTES": "1000000",
     }
+    if settings.neo4j.url is not None and settings.neo4j.password is not None:
+        told["MEMOS_NEO4J__URL"] = settings.neo4j.url
+        told["MEMOS_NEO4J__PASSWORD"] = settings.neo4j.password.get_secret_value()
     if settings.qdrant.api_key is not None:
         told["MEMOS_QDRANT__API_KEY"] = settings.qdrant.api_key.get_secret_value()
     return {**os.environ, **told}
