@@ -28,17 +28,21 @@ from memos.core.text.contrasts import (
     Contrast,
     adds,
     asks_for_something,
+    change_other_clauses,
     changes_a_clause,
     clauses,
     completes,
     contrast_of,
     happened_beside,
     happened_once,
+    has_again,
     is_about_another_thing,
     leaves_behind,
     mentions,
+    names_another_one,
     names_place_again,
     requests_a_task,
+    shares_a_noun,
     tells_it_of_others,
     tells_of_new_part,
     tells_of_something_new,
@@ -201,7 +205,7 @@ class RelationFinder:
             groups.append(list(pairs.values()))
         groups = self._said_to_the_same(groups)
         groups = self._with_odds(groups, {each.item.id: each.vector for each in told})
-        return list({(pair.older.id, pair.newer.id): pair for pair in self._with_rivals(groups)}.values())
+        return self._with_versions(cube, list(self._with_rivals(groups)))
 
     def _said_to_the_same(self, groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
         """Return the groups without pairs in which "you" is somebody else, as one person talks with two."""
@@ -249,6 +253,37 @@ class RelationFinder:
                     versions_of |= {(pair.older.id, id_) for pair in mine if _is_version(pair)}
                 yield from mine
 
+    def _with_versions(self, cube: str, pairs: Sequence[Pair]) -> list[Pair]:
+        """Return the pairs, with those of a newer statement and other versions of what it replaces.
+
+        "I watch Dark now." and "My evening series is Borgen." share no word. Both replaced "The series I watch in the
+        evenings is Fleabag.", so the later one probably replaces the other.
+        """
+        found = {(pair.older.id, pair.newer.id): pair for pair in pairs}
+        sure = [pair for pair in found.values() if _is_version(pair)]
+        if not sure:
+            return list(found.values())
+        here: dict[str, dict[str, float]] = defaultdict(dict)
+        for pair in sure:
+            here[pair.older.id][pair.newer.id] = relation_of(pair).confidence
+        with self._ledger.read() as connection:
+            later = _later(connection, here)
+            known = {item.id: item for pair in sure for item in (pair.older, pair.newer)}
+            ids = {id_ for older, mine in later.items() for id_ in (older, *mine)} - known.keys()
+            known |= items.current(connection, [cube], ids)
+        for pair in sure:
+            if not _names_what_changes(pair.older, pair.newer):
+                continue
+            for id_, confidence in _reached(pair.older.id, later, known).items():
+                other, sureness = known[id_], confidence * relation_of(pair).confidence
+                if id_ == pair.newer.id or sureness < _LEAST_REACHED or not _told_at(other) < _told_at(pair.newer):
+                    continue
+                odds = _log_odds(sureness)
+                before = found.get((id_, pair.newer.id), Pair(other, pair.newer, 0.0, -math.inf))
+                if before.odds < odds and _may_be_version(pair.older, other, pair.newer):
+                    found[id_, pair.newer.id] = before._replace(odds=min(odds, _LEAST_SURE))
+        return list(found.values())
+
     def _with_odds(self, groups: Sequence[Sequence[Pair]], vectors: dict[str, Vector]) -> list[list[Pair]]:
         near = [Counter(pair.newer.id for pair in group) for group in groups]
         pairs = [
@@ -293,7 +328,8 @@ def _leaves_alone(older: str, newer: str, new: Claim) -> bool:
 
 
 def _is_told_in_other_words(older: str, newer: str) -> bool:
-    return gives_attribute_another_value(older, newer) or tells_of_death_in(older, newer) or completes(older, newer)
+    told = gives_attribute_another_value(older, newer) or tells_of_death_in(older, newer)
+    return told or completes(older, newer) or has_again(older, newer) or names_another_one(older, newer)
 
 
 def _crowded(neighbours: int) -> float:
@@ -393,6 +429,7 @@ def _of_what_is_mentioned(of_newer: list[Pair]) -> list[Pair]:
     if not sure:
         return of_newer
     beside = {id_ for id_ in contrasts.keys() - sure if mentioned[id_] is False or contrasts[id_] is Contrast.OTHER}
+    beside -= {pair.older.id for pair in rivals if leaves_behind(pair.older.memory, pair.newer.memory)}
     return [pair._replace(odds=min(pair.odds, _CONTESTED)) if pair.older.id in beside else pair for pair in of_newer]
 
 
@@ -404,6 +441,77 @@ def _is_version(pair: Pair) -> bool:
     """Return True if the relation of a pair makes it two versions of one statement, as a stored one would."""
     relation = relation_of(pair)
     return relation.confidence >= _VERSIONS and relation.kind in REPLACING | {LinkKind.SAME}
+
+
+_LEAST_REACHED = 0.75  # product of confidences from which a statement is another version of what a newer one replaces
+_MOST_STEPS = 4  # from a statement to the versions that replaced it, one after another
+
+
+def _later(connection: sa.Connection, here: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return what probably replaced or repeated these statements, and what replaced that, with its confidence.
+
+    `here` are replacements that are not stored yet.
+    """
+    later: dict[str, dict[str, float]] = {older: dict(mine) for older, mine in here.items()}
+    unread, read = set(here), set[str]()
+    for _ in range(_MOST_STEPS):
+        stored = replacements(connection, sorted(unread))
+        if not read:  # what a statement repeats holds no longer than the statement
+            repeated = replacements(connection, sorted(unread), of_newer=True)
+            stored += [(newer, older, *more) for older, newer, *more in repeated if more[-1] == LinkKind.SAME]
+        read |= unread
+        for older, newer, confidence, *_ in stored:
+            if confidence >= _VERSIONS:
+                mine = later.setdefault(older, {})
+                mine[newer] = max(confidence, mine.get(newer, 0.0))
+        unread = {newer for older in unread for newer in later.get(older, ())} - read
+        if not unread:
+            break
+    return later
+
+
+def _reached(start: str, later: Mapping[str, Mapping[str, float]], known: Mapping[str, Item]) -> dict[str, float]:
+    """Return what replaced a statement in one step or several, with the product of the confidences."""
+    found = {start: 1.0}
+    steps = [start]
+    for _ in range(_MOST_STEPS):
+        further = []
+        for older in steps:
+            for newer, confidence in later.get(older, {}).items():
+                reached = found[older] * confidence
+                if newer not in known or reached <= max(found.get(newer, 0.0), _LEAST_REACHED):
+                    continue
+                if _names_what_changes(known[older], known[newer]):
+                    found[newer] = reached
+                    further.append(newer)
+        steps = further
+    del found[start]
+    return found
+
+
+def _names_what_changes(one: Item, other: Item) -> bool:
+    """Return True if of two statements the newer gives a new value to what the words of both name."""
+    older, newer = (item.memory for item in sorted((one, other), key=_told_at))
+    if _is_told_in_other_words(older, newer) or contrast_of(older, newer) in (Contrast.VALUE, Contrast.LIKELY):
+        return True
+    old, new = read_claim(older), read_claim(newer)
+    if not (new.changes or new.ends) or new.unreal or happened_once(newer):
+        return repetition_of(older, newer) is Repetition.SAME
+    return leaves_behind(older, newer) or shares_a_noun(older, newer)
+
+
+def _may_be_version(first: Item, older: Item, newer: Item) -> bool:
+    """Return False if two statements that replace one, `first`, do not replace each other: each another clause of it."""
+    texts = older.memory, newer.memory
+    if not _may_be_related(older, newer) or _leaves_alone(*texts, read_claim(newer.memory)):
+        return False
+    if contrast_of(*texts) in (Contrast.OTHER, Contrast.TOGETHER):
+        return False
+    return not change_other_clauses(first.memory, *texts)
+
+
+def _log_odds(confidence: float) -> float:
+    return math.log(confidence / (1 - confidence)) if confidence < 1 else math.inf
 
 
 def _contested_odds(pair: Pair, of_newer: Sequence[Pair], versions_of: Collection[tuple[str, str]]) -> float:

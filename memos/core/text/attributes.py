@@ -29,7 +29,7 @@ class Telling(NamedTuple):
 def tellings_of(text: str) -> tuple[Telling, ...]:
     """Return what a statement tells of the attributes that are read here."""
     said = _LATELY.sub("", LEAD.sub("", spelled_out(text[:CHARS])).strip()).rstrip(" .!")
-    return (*_values(said), *_states(said), *_roles(said), *_amounts(said))
+    return (*_values(said), *_states(said), *_roles(said), *_amounts(said), *_possessions(said))
 
 
 def _values(said: str) -> Iterator[Telling]:
@@ -63,6 +63,13 @@ def _amounts(said: str) -> Iterator[Telling]:
     if match is not None:
         what = match["what"].casefold()
         yield from _telling(f"amount of {_SAME_AMOUNT.get(what, what)}", match, match["value"])
+
+
+def _possessions(said: str) -> Iterator[Telling]:
+    match = _first(_POSSESSION_PATTERNS, said)
+    if match is not None:
+        what = match["what"].casefold()
+        yield from _telling(f"own {_SAME_THING.get(what, what)}", match, match["value"])
 
 
 def _first(patterns: Iterable[re.Pattern[str]], said: str) -> re.Match[str] | None:
@@ -266,6 +273,8 @@ _TELLING_PATTERNS: dict[str, tuple[str, ...]] = {
         r"(?P<value>(?!from\b)[^.,;!?]{2,40})",
         rf"^{_WHO}(?: have| has)?{_ADVERB} (?:become|became) (?:an? |the )?(?P<value>{_OCCUPATION})",
         rf"\b(?:made|named|appointed|promoted) (?P<who>me)(?: to)? (?:an? |the )?(?P<value>{_OCCUPATION})",
+        r"\bpromoted (?P<who>me) to (?:an? |the )?(?P<value>[^.,;!?]{2,40})",
+        r"\bchanged (?P<who>my|our) (?:job )?(?:title|role|position) (?:from .{2,40}? )?to (?P<value>[^.,;!?]{2,40})",
     ),
 }
 _STATE_PATTERNS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -371,6 +380,17 @@ _ROLE_NAMES = {
     "physician": "gp",
     "landlady": "landlord",
 }
+_THING = r"(?P<what>car|van|bike|bicycle|motorbike|phone|smartphone|laptop|computer|tablet|camera|watch|headphones)"
+_MODEL = r"(?-i:[A-Z0-9][\w-]*)(?: (?-i:[A-Z0-9][\w-]*)){0,2}"
+_POSSESSION_PATTERNS = (
+    _pattern(rf"{_CLAUSE}(?P<who>i|we|{_NAME}|my {_WORD}) (?:now )?(?P<what>drive|ride)s? (?:an? )?(?P<value>{_MODEL})"),
+    _pattern(rf"{_CLAUSE}(?P<who>my|our) (?:new |current )?{_THING} (?:is|are) (?:an? |the |from )?(?P<value>{_MODEL})"),
+    _pattern(
+        rf"{_CLAUSE}(?P<who>i|we|{_NAME}|my {_WORD}) (?:have |has )?(?:have|has|got|bought) (?:an? )?new {_THING}, "
+        rf"(?:an? )?(?P<value>{_MODEL})"
+    ),
+)
+_SAME_THING = {"drive": "car", "ride": "bike", "bicycle": "bike", "smartphone": "phone"}
 _ASKED = (
     ("age", _pattern(r"\bhow old (?:am|is|are)\b|\bwhat (?:is|am) (?:\w+ ){1,2}(?:of )?age\b")),
     (

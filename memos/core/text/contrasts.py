@@ -281,6 +281,51 @@ _DONE = re.compile(
 )
 
 
+def has_again(older: str, newer: str) -> bool:
+    """Return True if `newer` tells of what `older` says there is none of: "I live without a car.", "My car is a Kia."."""
+    found = [each["what"] or each["thing"] for each in _LACKING.finditer(older[:CHARS])]
+    had = ({noun(word.casefold()) for word in found} - _NOT_LACKED) & nouns_of(newer)
+    if not had or read_claim(newer).unreal or _LACKING.search(newer[:CHARS]):
+        return False
+    frame = read_frame(newer)
+    return frame is not None and not _is_denied(frame) and not had.isdisjoint(frame.subject | frame.words)
+
+
+def _is_denied(frame: Frame) -> bool:
+    return frame.predicate.startswith("not-") or not NEGATIONS.isdisjoint(frame.words)
+
+
+_LACKING = re.compile(
+    r"\b(?:have|has|got|own|owns|lives?|living|manage|am|is|are) (?:\w+ )?(?:no|without(?: an?| any)?) "
+    r"(?!longer|more|one)(?P<what>[^\W\d_]+)|"
+    r"\bno (?P<thing>[^\W\d_]+)(?: [^\W\d_]+)? (?:for (?:me|us|now|a while|the time being|the moment)|any ?more|"
+    r"at the moment)\b",
+    re.IGNORECASE,
+)
+_NOT_LACKED = words_of("time idea doubt problem way need reason wonder matter use money news day week month year thing")
+
+
+def names_another_one(older: str, newer: str) -> bool:
+    """Return True for "I'm learning Greek." … "The language I'm learning is Basque.", which tells of one at a time."""
+    for one, other in ((older, newer), (newer, older)):
+        named, frame = _THE_ONE.match(spelled_out(one)), read_frame(_BEGUN.sub(" ", spelled_out(other)))
+        if named is None or frame is None or frame.kind is not Kind.SPEAKER:
+            continue
+        told = dict(frame.slots).get("", frozenset())
+        same = STEMS.get(named["verb"].casefold()) == frame.predicate
+        if same and _kind(told, frame) == "name" and noun(named["value"].casefold()) not in told:
+            return True
+    return False
+
+
+_BEGUN = re.compile(r" (?:have )?(?:started|begun|began) (?:to )?", re.IGNORECASE)
+_THE_ONE = re.compile(
+    r"\s*(?:the|my) (?:\w+ ){1,3}?(?:(?:that|which) )?(?:i|we) (?:am |are |have been )?(?P<verb>\w+)"
+    r"(?: [^.,;!?]{1,30}?)? (?:is|are) (?P<value>(?-i:[A-Z])\w+)",
+    re.IGNORECASE,
+)
+
+
 def tells_of_new_part(older: str, newer: str) -> bool:
     """Return True if `newer` says that a thing has something new, of which the speaker's `older` says nothing.
 
@@ -651,6 +696,12 @@ def concerns_another_clause(question: str, older: str, newer: str) -> bool:
     return asked is not None and (told := _changed_by(parts, newer)) is not None and told != asked
 
 
+def change_other_clauses(text: str, one: str, other: str) -> bool:
+    """Return True if two statements change two clauses of `text`, or only one of them tells of which."""
+    parts = clauses(text)[:_MOST_COMPARED]
+    return len(parts) > 1 and _changed_by(parts, one) != _changed_by(parts, other)
+
+
 def changes_a_clause(older: str, newer: str) -> bool:
     """Return True if one of several clauses of either statement gives an attribute another value.
 
@@ -678,6 +729,13 @@ def leaves_behind(older: str, newer: str) -> bool:
         for word in _VALUE_WORD.finditer(newer[:CHARS])
         if _NEGATED not in word.group().replace("’", "'")  # "I won't quit."
     )
+
+
+def shares_a_noun(older: str, newer: str) -> bool:
+    """Return True if both statements have a word that is no verb, no number, no time and no person."""
+    people = read_claim(older).people | read_claim(newer).people | GIVEN_NAMES | KIN_WORDS
+    shared = (matching.words(older) & matching.words(newer)) - _VERBS - _NO_NOUNS - people
+    return any(word.isalpha() for word in shared)
 
 
 _SUBJECT_WORDS = 3
@@ -780,4 +838,8 @@ _JOINT = re.compile(
 )
 _NEW_VALUE = (Contrast.VALUE, Contrast.LIKELY)
 _VERBS = matching.words(" ".join(VERB_FORMS))
+_NO_NOUNS = matching.words(
+    "now today then never always usual new old more last next week month year day time first thing lot start stop "
+    "change moved went gone got left back out over from off"
+)
 _OTHER_VALUE = (Contrast.OTHER, Contrast.APART, Contrast.TOGETHER)
