@@ -20,7 +20,7 @@ from memos.core.identities import EVERYONE, Right
 from memos.core.settings import Settings
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, Fingerprint, Json, Scope
-from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, PermissionDenied, shown
+from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, PermissionDenied
 from memos.kernel.access.guard import AccessControl, caller, first_read
 from memos.kernel.access.quotas import Quotas
 from memos.kernel.idempotency import Idempotency

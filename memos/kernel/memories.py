@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self, Unpack
 from zoneinfo import ZoneInfo
 
-from memos.core.aliases import CubeAliases, AddAliases, ConversationAliases, FeedbackAliases, ItemAliases, ItemsAliases
+from memos.core.aliases import AddAliases, ConversationAliases, CubeAliases, FeedbackAliases, ItemAliases, ItemsAliases
 from memos.core.browsing import ErasePreview, SortField
 from memos.core.clock import to_micros
 from memos.core.filters import And, Condition, Node, Not, Op, fields_of, parse

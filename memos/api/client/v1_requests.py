@@ -28,8 +28,8 @@ from memos.api.client.calls import (
 )
 from memos.api.client.openmem import segment
 from memos.core.aliases import (
-    CubeAliases,
     AddAliases,
+    CubeAliases,
     FeedbackAliases,
     ItemAliases,
     ItemsAliases,

@@ -166,6 +166,10 @@ def is_about_another_thing(older: str, newer: str) -> bool:
     number, other = _numbered(older), _numbered(newer)
     if number is not None and other is not None and number[0].split()[-1] == other[0].split()[-1]:
         return number[1] != other[1]
+    if (number is None) != (other is None):
+        name, text = (number[0], newer) if number is not None else (other[0] if other else "", older)
+        if _counts(text, name.split()[-1]):
+            return True  # "Hive five swarmed." … "I keep seven hives."
     was, now = read_frame(older), read_frame(newer)
     if was is not None and _lets_go_of_another(was, older, newer):
         return True
@@ -281,51 +285,6 @@ _DONE = re.compile(
 )
 
 
-def has_again(older: str, newer: str) -> bool:
-    """Return True if `newer` tells of what `older` says there is none of: "I live without a car.", "My car is a Kia."."""
-    found = [each["what"] or each["thing"] for each in _LACKING.finditer(older[:CHARS])]
-    had = ({noun(word.casefold()) for word in found} - _NOT_LACKED) & nouns_of(newer)
-    if not had or read_claim(newer).unreal or _LACKING.search(newer[:CHARS]):
-        return False
-    frame = read_frame(newer)
-    return frame is not None and not _is_denied(frame) and not had.isdisjoint(frame.subject | frame.words)
-
-
-def _is_denied(frame: Frame) -> bool:
-    return frame.predicate.startswith("not-") or not NEGATIONS.isdisjoint(frame.words)
-
-
-_LACKING = re.compile(
-    r"\b(?:have|has|got|own|owns|lives?|living|manage|am|is|are) (?:\w+ )?(?:no|without(?: an?| any)?) "
-    r"(?!longer|more|one)(?P<what>[^\W\d_]+)|"
-    r"\bno (?P<thing>[^\W\d_]+)(?: [^\W\d_]+)? (?:for (?:me|us|now|a while|the time being|the moment)|any ?more|"
-    r"at the moment)\b",
-    re.IGNORECASE,
-)
-_NOT_LACKED = words_of("time idea doubt problem way need reason wonder matter use money news day week month year thing")
-
-
-def names_another_one(older: str, newer: str) -> bool:
-    """Return True for "I'm learning Greek." … "The language I'm learning is Basque.", which tells of one at a time."""
-    for one, other in ((older, newer), (newer, older)):
-        named, frame = _THE_ONE.match(spelled_out(one)), read_frame(_BEGUN.sub(" ", spelled_out(other)))
-        if named is None or frame is None or frame.kind is not Kind.SPEAKER:
-            continue
-        told = dict(frame.slots).get("", frozenset())
-        same = STEMS.get(named["verb"].casefold()) == frame.predicate
-        if same and _kind(told, frame) == "name" and noun(named["value"].casefold()) not in told:
-            return True
-    return False
-
-
-_BEGUN = re.compile(r" (?:have )?(?:started|begun|began) (?:to )?", re.IGNORECASE)
-_THE_ONE = re.compile(
-    r"\s*(?:the|my) (?:\w+ ){1,3}?(?:(?:that|which) )?(?:i|we) (?:am |are |have been )?(?P<verb>\w+)"
-    r"(?: [^.,;!?]{1,30}?)? (?:is|are) (?P<value>(?-i:[A-Z])\w+)",
-    re.IGNORECASE,
-)
-
-
 def tells_of_new_part(older: str, newer: str) -> bool:
     """Return True if `newer` says that a thing has something new, of which the speaker's `older` says nothing.
 
@@ -387,6 +346,18 @@ def _numbered(text: str) -> tuple[str, str] | None:
     return found["name"].casefold(), found["number"].casefold().rstrip(".-")
 
 
+def _counts(text: str, name: str) -> bool:
+    """Return True if a text says how many there are of a kind of things: "seven hives"."""
+    return any(noun(found["what"].casefold()) == name for found in _COUNTED.finditer(text[:CHARS]))
+
+
+_COUNTED = re.compile(
+    r"\b(?:\d+|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|a dozen|several|many|all|both|no) "
+    r"(?:[^\W\d_]+ )?(?P<what>[^\W\d_]+s)\b",
+    re.IGNORECASE,
+)
+
+
 def happened_once(text: str) -> bool:
     """Return True for what somebody did at one time, such as "Yesterday I woke up at 9."."""
     return _ONCE.match(text[:CHARS]) is not None
@@ -400,32 +371,6 @@ _DID = (
 _ONCE = re.compile(
     r"(?:just )?(?:yesterday|today|tonight|last night|this (?:morning|afternoon|evening)|the other day),? "
     rf"{_DID}|{_DID}[^.!?]{{0,80}} (?:yesterday|today|last night|this morning)\b",
-    re.IGNORECASE,
-)
-
-
-def asks_for_something(text: str) -> bool:
-    """Return True for a request that tells of nothing, such as "Send the parcel to my office."."""
-    return _REQUEST.match(text) is not None
-
-
-_REQUEST = re.compile(
-    r"\s*(?:please |can you |could you |bitte )?(?:send|bring|buy|book|order|pick up|remind|ship|deliver|email|forward|"
-    r"tell|ask|give|mail|print|fetch|collect|schedule|invite|make|prepare|cook|brew|schick|kauf|buch|bestell|erinner)\b",
-    re.IGNORECASE,
-)
-
-
-def requests_a_task(text: str) -> bool:
-    """Return True for a task that is to be done once, such as "Plan our honeymoon in Bali."."""
-    return _TASK.match(text) is not None
-
-
-_TASK = re.compile(
-    r"\W*+(?:hey|hi|ok|okay)?\W*+(?:(?:please|can you|could you|would you|help me(?: to)?|i (?:want|need) you to|"
-    r"bitte)\s+)*"
-    r"(?:plan|find|look (?:up|for|into)|search|suggest|recommend|compare|translate|summari[sz]e|write|draft|book|buy|"
-    r"order|remind|schedule|reserve|research|check)\s+(?:for\s+)?(?:me|us|an?|the|our|my|some|two|three|\d+)\b",
     re.IGNORECASE,
 )
 
