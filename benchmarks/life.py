@@ -151,7 +151,7 @@ class Life:
         return asked + [_past(each, told[each.key]) for each in _sample(changed, past, random)]
 
     def changes(self, month: int) -> list[tuple[str, Statement, Statement]]:
-        """Return the user's own changes until the end of a month: key, older statement, newer one that contradicts it."""
+        """Return the user's own changes until the end of a month: key, older statement, newer one against it."""
         found = []
         for key, each in self.attributes.items():
             told = self._until(each, month)

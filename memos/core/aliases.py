@@ -127,8 +127,8 @@ def resolve_aliases(
 ) -> dict[str, Any]:
     """Return arguments under our own names; other names that are not in `known` stay as they are.
 
-    An alias with the value None is left out. `cube` is one of `cubes`, and the other way round. `run_id` names the conversation, or goes into `info` where another
-    conversation is given.
+    An alias with the value None is left out. `cube` is one of `cubes`, and the other way round. `run_id` names the
+    conversation, or goes into `info` where another conversation is given.
 
     Raises:
         InvalidInput: Two names of one argument have different values; `where` is put before the name.
