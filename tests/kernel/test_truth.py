@@ -772,18 +772,18 @@ def test_small_talk_replaces_nothing(memos: MemOS) -> None:
 
 def test_what_replaces_a_statement_replaces_its_other_versions(memos: MemOS) -> None:
     versions = [
-        "The series I watch in the evenings is Severance.",
+        "My evening series is Severance.",
         "I'm through with Severance and watch The Bureau now.",
         "My evening series is Fleabag these days.",
     ]
-    ids = [memos.add(said, conversation=str(place)).item_ids[0] for place, said in enumerate(versions)]
-    hits = {hit.item.id: hit for hit in memos.search("Which series am I watching?").hits}
-    assert hits[ids[0]].standing != "current"
-    assert [hits[id_].standing for id_ in ids[1:]] == ["possibly_outdated", "current"]
-    assert hits[ids[1]].replaced_by == ids[2]
+    _, other, newest = [memos.add(said, conversation=said).item_ids[0] for said in versions]
+    hits = {hit.item.memory: hit for hit in memos.search("Which series am I watching?").hits}
+    assert [hits[said].standing for said in versions[1:]] == ["possibly_outdated", "current"]
+    assert hits[versions[1]].replaced_by == newest
+    assert [each.newer for each in memos.memories.relations(other) if each.older == other] == [newest]
 
 
 def test_who_has_a_role_is_answered_by_the_message_that_names_them(memos: MemOS) -> None:
     named = "Got my phone back, thanks for asking. And I found a vet two streets down, Dr Perrin."
-    tell(memos, "Finding that vet, in fact. Hold on, Wei wants the phone.", named, "The vet is closed on Sundays.")
+    tell(memos, "Finding that vet, in fact. Hold on, Wei wants the phone.", named, "It rained all weekend.")
     assert first(memos, "Who is the vet?") == named
