@@ -360,8 +360,12 @@ def _of_what_is_mentioned(of_newer: list[Pair]) -> list[Pair]:
     if not sure:
         return of_newer
     beside = {id_ for id_ in contrasts.keys() - sure if mentioned[id_] is False or contrasts[id_] is Contrast.OTHER}
-    beside -= {pair.older.id for pair in rivals if leaves_behind(pair.older.memory, pair.newer.memory)}
+    beside -= {pair.older.id for pair in rivals if leaves_behind(*_texts(pair)) and _are_of_one_holder(pair)}
     return [pair._replace(odds=min(pair.odds, _CONTESTED)) if pair.older.id in beside else pair for pair in of_newer]
+
+
+def _are_of_one_holder(pair: Pair) -> bool:
+    return read_claim(pair.older.memory).holder == read_claim(pair.newer.memory).holder
 
 
 def _is_contested(of_newer: Sequence[Pair]) -> bool:
@@ -436,6 +440,9 @@ def _names_what_changes(one: Item, other: Item) -> bool:
 def _may_be_version(first: Item, older: Item, newer: Item) -> bool:
     """Return False if two statements that replace `first` do not replace each other, as they change two clauses."""
     texts = older.memory, newer.memory
+    old, new = read_claim(older.memory), read_claim(newer.memory)
+    if old.holder != new.holder and max(old.owner, new.owner) >= Owner.NAMED:
+        return False
     if not _may_be_related(older, newer) or leaves_alone(*texts):
         return False
     if contrast_of(*texts) in (Contrast.OTHER, Contrast.TOGETHER):
