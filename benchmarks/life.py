@@ -61,11 +61,15 @@ class Turn:
 
 
 class Statement(NamedTuple):
-    """One version of an attribute: the turn that says it, and its value; None once it has ended."""
+    """One version of an attribute: the turn that says it, and its value; None once it has ended.
+
+    What `stays` says that one value has ended, which is as true when another begins.
+    """
 
     turn: int
     kind: str
     value: str | None
+    stays: bool = False
 
 
 @dataclass(slots=True)
@@ -147,12 +151,12 @@ class Life:
         return asked + [_past(each, told[each.key]) for each in _sample(changed, past, random)]
 
     def changes(self, month: int) -> list[tuple[str, Statement, Statement]]:
-        """Return the user's own changes until the end of a month: key, older and newer statement."""
+        """Return the user's own changes until the end of a month: key, older statement, newer one against it."""
         found = []
         for key, each in self.attributes.items():
             told = self._until(each, month)
             if each.who is None:
-                found += [(key, older, newer) for older, newer in pairwise(told)]
+                found += [(key, older, newer) for older, newer in pairwise(told) if not older.stays]
         return found
 
     def holding(self, month: int) -> list[tuple[str, Statement]]:
@@ -239,8 +243,10 @@ class Life:
         if not attribute.active:
             return self._value(attribute, "restart", turn)
         if "end" in attribute.words and self._random.random() < _END_SHARE:
-            text = _sentence(self._one(attribute.words["end"]).format(old=attribute.said[-1].value))
-            attribute.said.append(Statement(turn, "end", None))
+            form = self._one(attribute.words["end"])
+            alone = attribute.words["end"].index(form) in attribute.words.get("ended_alone", ())
+            text = _sentence(form.format(old=attribute.said[-1].value))
+            attribute.said.append(Statement(turn, "end", None, alone))
             return _Said("end", text, attribute, len(attribute.said) - 1)
         return self._value(attribute, "change", turn)
 

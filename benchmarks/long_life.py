@@ -11,7 +11,7 @@ with default settings and no language model. After each month, when background t
 - `contradictory`: share of all changes so far whose older statement is still `current`, since no relation of at least
   0.5 says that a newer one replaces it: an agent that reads both takes both for true.
   `contradictory_by_kind` has them by how the newer statement changes things (`change`, `end`, or `restart` after an
-  end): "I cancelled the trip to Scotland." stays true beside "I've booked a trip to Georgia.".
+  end). "I cancelled the trip to Scotland." is no older statement of "I've booked a trip to Georgia.": both are true.
 - `wrongly_outdated`: share of the statements that hold, of everybody, that are marked as outdated.
 - `add_over_embed`: median of an add over the median of embedding the same texts in one batch, timed in turns;
   `add_growth` is the last month's over the second's.

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +136,7 @@ def command(
 def _command(function: _Function, opens: bool, has_json: bool, safe: str) -> Callable[..., None]:
     hints = get_type_hints(function, localns={"MemOS": object}, include_extras=True)
     parameters = [each.replace(annotation=hints[each.name]) for each in inspect.signature(function).parameters.values()]
-    own = {each.name for each in parameters}
+    own = {each.name: each.annotation for each in parameters}
     if opens:
         parameters = [*parameters[1:], _option("data_dir", DataDir, None)]
     hidden = _hidden_aliases(own)
@@ -167,19 +167,24 @@ def _command(function: _Function, opens: bool, has_json: bool, safe: str) -> Cal
     return run
 
 
-def _hidden_aliases(own: Set[str]) -> dict[str, Any]:
+def _hidden_aliases(own: Mapping[str, Any]) -> dict[str, Any]:
     """Return hidden options for the other words of a command's own ones, such as `--user-id`."""
     kinds: dict[str, Any] = {"limit": int, "infer": bool, "threshold": float}
+    if own.get("cube") == CubeNames:
+        kinds["cubes"] = list[str]
     written = {alias: f"--{alias.replace('_', '-')}" for alias in _ALIASES} | {"infer": "--infer/--no-infer"}
     return {
         alias: Annotated[kinds.get(alias, str) | None, typer.Option(written[alias], hidden=True)]
         for alias, words in _ALIASES.items()
-        if alias not in own and not own.isdisjoint(words)
+        if alias not in own and not own.keys().isdisjoint(words)
     }
 
 
 def _resolved(given: dict[str, Any], hidden: Collection[str], context: typer.Context) -> dict[str, Any]:
     aliases = {name: value for name in hidden if (value := given.pop(name)) is not None}
+    if isinstance(cubes := aliases.get("cubes"), list):  # of a command that takes several
+        del aliases["cubes"]
+        given["cube"] = [*(given["cube"] or ()), *cubes] or None
     if not aliases:
         return given
     sources = {name: context.get_parameter_source(name) for name in given}

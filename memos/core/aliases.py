@@ -17,6 +17,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "agent_id": ("actor", "user"),
         "conversation_id": ("conversation",),
         "created_at": ("chat_time",),
+        "cube": ("cubes",),
+        "cubes": ("cube",),
         "id": ("item", "item_ids"),
         "ids": ("item_ids",),
         "infer": ("mode",),
@@ -34,7 +36,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """Our words for each alias; it stands for the first that the call takes."""
 
-_LISTS = frozenset({"item_ids", "ids", "about"})
+_LISTS = frozenset({"item_ids", "ids", "about", "cubes"})
 
 
 class ActorAliases(TypedDict, total=False):
@@ -44,12 +46,20 @@ class ActorAliases(TypedDict, total=False):
     agent_id: str | None
 
 
-class ItemAliases(ActorAliases, total=False):
-    """Aliases of a call about one memory."""
+class CubeAliases(ActorAliases, total=False):
+    """Aliases of a call about one cube."""
 
+    cubes: str | Sequence[str] | None
+
+
+class _IdAliases(ActorAliases, total=False):
     memory_id: str
     item_id: str
     id: str
+
+
+class ItemAliases(CubeAliases, _IdAliases, total=False):
+    """Aliases of a call about one memory."""
 
 
 class ItemsAliases(ItemAliases, total=False):
@@ -58,7 +68,7 @@ class ItemsAliases(ItemAliases, total=False):
     ids: str | Sequence[str]
 
 
-class ConversationAliases(ActorAliases, total=False):
+class ConversationAliases(CubeAliases, total=False):
     """Aliases of a call about a conversation."""
 
     conversation_id: str | None
@@ -84,11 +94,12 @@ class FeedbackAliases(ConversationAliases, ItemsAliases, total=False):
 class SearchAliases(ActorAliases, total=False):
     """Aliases of `search`."""
 
+    cube: str | None
     limit: int
     threshold: float
 
 
-class SearchItemAliases(SearchAliases, ItemAliases, total=False):
+class SearchItemAliases(SearchAliases, _IdAliases, total=False):
     """Aliases of a search for one memory."""
 
 
@@ -122,8 +133,8 @@ def resolve_aliases(
 ) -> dict[str, Any]:
     """Return arguments under our own names; other names that are not in `known` stay as they are.
 
-    An alias with the value None is left out. `run_id` names the conversation, or goes into `info` where another
-    conversation is given.
+    An alias with the value None is left out. `cube` is one of `cubes`, and the other way round. `run_id` names the
+    conversation, or goes into `info` where another conversation is given.
 
     Raises:
         InvalidInput: Two names of one argument have different values; `where` is put before the name.
@@ -155,6 +166,10 @@ def _converted(alias: str, word: str, value: Any) -> Any:
         if not isinstance(value, bool):
             raise InvalidInput(alias, f"must be true or false, not {shown(value)}")
         return str(Mode.FINE if value else Mode.ROUGH)
+    if word == "cube" and isinstance(value, list | tuple):
+        if len(value) != 1:
+            raise InvalidInput(alias, f"must name one cube here, not {len(value)}")
+        return value[0]
     return [value] if word in _LISTS and isinstance(value, str) else value
 
 
@@ -179,9 +194,7 @@ def _with_run_id(info: Json, value: Json) -> Json:
 _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     **ALIASES,
     "content": ("messages", "text", "memory"),
-    "cube": ("cubes",),
     "cube_id": ("cube", "cubes"),
-    "cubes": ("cube",),
     "k": ("top_k",),
     "max_results": ("top_k",),
     "mem_cube_id": ("cube", "cubes"),

@@ -20,7 +20,7 @@ from memos.core.identities import EVERYONE, Right
 from memos.core.settings import Settings
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, Fingerprint, Json, Scope
-from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, PermissionDenied, shown
+from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, PermissionDenied
 from memos.kernel.access.guard import AccessControl, caller, first_read
 from memos.kernel.access.quotas import Quotas
 from memos.kernel.idempotency import Idempotency
@@ -59,13 +59,14 @@ class Scopes:
     ) -> Scope:
         """Check the actor and cubes of a call; with `embeds` the cubes must use the configured embedder.
 
+        A string as `cubes` is one cube.
         Where reads are recorded, this records one of the cubes, or of the `item`, unless nothing of them is read.
 
         Raises: InvalidInput, NotFound, PermissionDenied, Conflict (vectors of another embedder).
         """
         self.lifecycle.check_open()
         if isinstance(cubes, str):
-            raise InvalidInput("cubes", f"must be a list; write [{shown(cubes)}]")
+            cubes = [cubes]
         if not isinstance(cubes, Collection):
             raise InvalidInput("cubes", f"must be a list of names, not {type(cubes).__name__}")
         if not cubes:

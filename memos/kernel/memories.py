@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self, Unpack
 from zoneinfo import ZoneInfo
 
-from memos.core.aliases import ActorAliases, AddAliases, ConversationAliases, FeedbackAliases, ItemAliases, ItemsAliases
+from memos.core.aliases import AddAliases, ConversationAliases, CubeAliases, FeedbackAliases, ItemAliases, ItemsAliases
 from memos.core.browsing import ErasePreview, SortField
 from memos.core.clock import to_micros
 from memos.core.filters import And, Condition, Node, Not, Op, fields_of, parse
@@ -163,7 +163,7 @@ class Memories:
         Args:
             messages: A text, a message as a mapping of `role` and `content`, or a list of messages; those of OpenAI,
                 Anthropic and LangChain are taken as they are, as mappings or as objects, and `(role, text)` pairs too.
-            cube: The cube to store them in.
+            cube: The cube to store them in; `cubes` with one name is taken, too.
             actor: Who stores them.
             conversation: The conversation they belong to.
             tags: Tags of every item that is stored.
@@ -570,7 +570,7 @@ class Memories:
         offset: int = 0,
         sort: str = "created_at",
         after: str | None = None,
-        **_aliases: Unpack[ActorAliases],
+        **_aliases: Unpack[CubeAliases],
     ) -> Items:
         """Return a cube's items that pass the filter; deleted ones only if the filter names status.
 
@@ -607,7 +607,7 @@ class Memories:
         filter: Mapping[str, Json] | None = None,
         limit: int = 100,
         offset: int = 0,
-        **_aliases: Unpack[ActorAliases],
+        **_aliases: Unpack[CubeAliases],
     ) -> Page:
         """Return a page of items as `list` does, newest first, with sources and the total. Raises: NotFound."""
         cubes = self._context.scopes.check([cube], actor, embeds=False).cubes

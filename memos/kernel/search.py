@@ -191,7 +191,7 @@ class SearchService:
         self,
         query: str,
         *,
-        cubes: Sequence[str] = (DEFAULT_CUBE,),
+        cubes: str | Sequence[str] = (DEFAULT_CUBE,),
         actor: str = LOCAL_OWNER,
         top_k: int = 10,
         filter: Mapping[str, Json] | None = None,
@@ -207,7 +207,7 @@ class SearchService:
 
         Args:
            query: The question.
-           cubes: The cubes to search.
+           cubes: The cubes to search, or the name of one; `cube` is taken, too.
            actor: Who asks.
            top_k: The number of hits.
            filter: Only items that pass this filter.
@@ -282,7 +282,7 @@ class SearchService:
         item: str = "",
         query: str = "",
         *,
-        cubes: Sequence[str] | None = None,
+        cubes: str | Sequence[str] | None = None,
         actor: str = LOCAL_OWNER,
         top_k: int = 10,
         filter: Mapping[str, Json] | None = None,

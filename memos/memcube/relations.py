@@ -22,31 +22,30 @@ from sqlalchemy.dialects import postgresql, sqlite
 from memos.core.clock import Clock
 from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
-from memos.core.text.attributes import gives_attribute_another_value, tells_of_death_in
+from memos.core.text.attributes import gives_attribute_another_value
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim, terms_of
 from memos.core.text.contrasts import (
     Contrast,
-    adds,
-    asks_for_something,
-    changes_a_clause,
-    clauses,
-    completes,
+    change_other_clauses,
     contrast_of,
-    happened_beside,
     happened_once,
-    is_about_another_thing,
     leaves_behind,
     mentions,
-    names_place_again,
-    requests_a_task,
-    tells_it_of_others,
-    tells_of_new_part,
-    tells_of_something_new,
+    shares_a_noun,
 )
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
-from memos.memcube.judge import Cosines, conflicts, judge_for, pair_features
+from memos.memcube.judge import (
+    LEAST_SURE,
+    Cosines,
+    bounded_odds,
+    conflicts,
+    is_told_in_other_words,
+    judge_for,
+    leaves_alone,
+    pair_features,
+)
 from memos.memcube.ledger import items, queries, tasks
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.prepared import PreparedSelect
@@ -201,7 +200,7 @@ class RelationFinder:
             groups.append(list(pairs.values()))
         groups = self._said_to_the_same(groups)
         groups = self._with_odds(groups, {each.item.id: each.vector for each in told})
-        return list({(pair.older.id, pair.newer.id): pair for pair in self._with_rivals(groups)}.values())
+        return self._with_versions(cube, list(self._with_rivals(groups)))
 
     def _said_to_the_same(self, groups: Sequence[Sequence[Pair]]) -> list[list[Pair]]:
         """Return the groups without pairs in which "you" is somebody else, as one person talks with two."""
@@ -249,6 +248,37 @@ class RelationFinder:
                     versions_of |= {(pair.older.id, id_) for pair in mine if _is_version(pair)}
                 yield from mine
 
+    def _with_versions(self, cube: str, pairs: Sequence[Pair]) -> list[Pair]:
+        """Return the pairs, with those of a newer statement and other versions of what it replaces.
+
+        "I watch Dark now." and "My evening series is Borgen." share no word. Both replaced "The series I watch in the
+        evenings is Fleabag.", so the later one probably replaces the other.
+        """
+        found = {(pair.older.id, pair.newer.id): pair for pair in pairs}
+        sure = [pair for pair in found.values() if _is_version(pair)]
+        if not sure:
+            return list(found.values())
+        here: dict[str, dict[str, float]] = defaultdict(dict)
+        for pair in sure:
+            here[pair.older.id][pair.newer.id] = relation_of(pair).confidence
+        with self._ledger.read() as connection:
+            later = _later(connection, here)
+            known = {item.id: item for pair in sure for item in (pair.older, pair.newer)}
+            ids = {id_ for older, mine in later.items() for id_ in (older, *mine)} - known.keys()
+            known |= items.current(connection, [cube], ids)
+        for pair in sure:
+            if not _names_what_changes(pair.older, pair.newer):
+                continue
+            for id_, confidence in _reached(pair.older.id, later, known).items():
+                other, sureness = known[id_], confidence * relation_of(pair).confidence
+                if id_ == pair.newer.id or sureness < _LEAST_REACHED or not _told_at(other) < _told_at(pair.newer):
+                    continue
+                odds = _log_odds(sureness)
+                before = found.get((id_, pair.newer.id), Pair(other, pair.newer, 0.0, -math.inf))
+                if before.odds < odds and _may_be_version(pair.older, other, pair.newer):
+                    found[id_, pair.newer.id] = before._replace(odds=min(odds, LEAST_SURE))
+        return list(found.values())
+
     def _with_odds(self, groups: Sequence[Sequence[Pair]], vectors: dict[str, Vector]) -> list[list[Pair]]:
         near = [Counter(pair.newer.id for pair in group) for group in groups]
         pairs = [
@@ -272,7 +302,7 @@ class RelationFinder:
             odds = self._judge.log_odds(features, older, newer)
             for (place, pair), each in zip(pairs, odds, strict=True):
                 lost = _LOST_APART * _crowded(near[place][pair.newer.id]) * _share_nothing(pair)
-                judged[place].append(pair._replace(odds=_with_contrast(pair, float(each)) - lost))
+                judged[place].append(pair._replace(odds=bounded_odds(*_texts(pair), pair.cosine, float(each)) - lost))
         return judged
 
     def _comparable(self, cosine: float, text: str, neighbours: int) -> float:
@@ -283,38 +313,16 @@ class RelationFinder:
         return cosine + _crowded(neighbours) * (comparable - cosine)
 
 
-def _leaves_alone(older: str, newer: str, new: Claim) -> bool:
-    """Return True if the newer statement is of another thing, happened beside, adds something or answers a request."""
-    if is_about_another_thing(older, newer) or happened_beside(older, newer):
-        return True
-    if requests_a_task(older):
-        return not (requests_a_task(newer) or new.changes or new.ends)
-    return adds(newer) and not new.ends
-
-
-def _is_told_in_other_words(older: str, newer: str) -> bool:
-    return gives_attribute_another_value(older, newer) or tells_of_death_in(older, newer) or completes(older, newer)
-
-
 def _crowded(neighbours: int) -> float:
     return max(0.0, neighbours - _FEW) / (_NEAREST - _FEW)
 
 
-_OF_NOW = frozenset({"now", "these days", "nowadays", "jetzt", "ahora", "现在"})
-_NEW = frozenset({"new", "neu", "neue", "neuen", "neuer", "neues", "nuevo", "nueva"})
-_SAID_SO = 3.0  # least log odds where the same attribute is given another value
-_LIKELY = 1.5  # and where it is given something else, which is so now and like it
-_ALIKE = 0.42  # least cosine of two statements with values of one kind: a car and a car, no desk and a language
-_LEAST_SURE = 2.9  # and most where no word says that anything changed: below those of `replaced`
-_FEW_CLAUSES = 2
-_LEAST_LIKELY = -0.5  # most where no clause of more than these has a new value, and no word tells of a change
-_NO_CHANGE = -4.0  # most log odds of another attribute
-_APART = 4.0  # log odds lost where nothing of the older statement is mentioned
-_OTHER_BUT_CHANGED = 2.0  # and by another attribute where the newer statement has words of change
-
-
 _LOST_APART = 4.0  # log odds lost among many neighbours by a pair that shares no word
 _WORDS_OF_TIME = frozenset(terms_of("before after minute hour day week month year today yesterday the th"))
+
+
+def _texts(pair: Pair) -> tuple[str, str]:
+    return pair.older.memory, pair.newer.memory
 
 
 def _share_nothing(pair: Pair) -> bool:
@@ -327,49 +335,8 @@ def _share_nothing(pair: Pair) -> bool:
     return (
         (read_claim(older).terms & read_claim(newer).terms) <= _WORDS_OF_TIME
         and contrast_of(older, newer) is None
-        and not _is_told_in_other_words(older, newer)
+        and not is_told_in_other_words(older, newer)
     )
-
-
-def _with_contrast(pair: Pair, odds: float) -> float:
-    """Return the log odds of a pair within what the frames of both statements allow.
-
-    Of 3,900 changes in the judge's stories and lives, 7 are told as another attribute without a word of change.
-    """
-    old, new = read_claim(pair.older.memory), read_claim(pair.newer.memory)
-    if not new.unreal and _is_told_in_other_words(pair.older.memory, pair.newer.memory):
-        same_words = contrast_of(pair.older.memory, pair.newer.memory) is Contrast.VALUE
-        return max(odds, _SAID_SO if same_words else _LEAST_SURE)
-    if _leaves_alone(pair.older.memory, pair.newer.memory, new):
-        return min(odds, _NO_CHANGE)
-    contrast = contrast_of(pair.older.memory, pair.newer.memory)
-    # "the new website" in both tells of no change, "I go by bus now" does.
-    changed = new.change_words - (old.change_words - _OF_NOW)
-    if contrast is Contrast.VALUE:
-        return max(odds, _SAID_SO)
-    likely = contrast is Contrast.LIKELY and pair.cosine >= _ALIKE
-    if likely or (not new.unreal and changes_a_clause(pair.older.memory, pair.newer.memory)):
-        odds, contrast = max(odds, _LIKELY), Contrast.LIKELY
-    if contrast in (None, Contrast.APART) and not new.unreal and leaves_behind(pair.older.memory, pair.newer.memory):
-        return max(odds, _LIKELY)
-    if changed and not new.ends:
-        # "I work for Equinor now" says since when one works there, not that one lives elsewhere.
-        of_itself = contrast is Contrast.OTHER and changed <= _OF_NOW
-        texts = pair.older.memory, pair.newer.memory
-        of_new = changed <= _NEW and (contrast is Contrast.OTHER or tells_of_something_new(*texts))
-        if of_itself or of_new or names_place_again(*texts) or tells_of_new_part(*texts) or tells_it_of_others(*texts):
-            return min(odds, _NO_CHANGE)
-    if changed or new.ends:
-        return odds - _OTHER_BUT_CHANGED if contrast is Contrast.OTHER else odds
-    if happened_once(pair.newer.memory) and not happened_once(pair.older.memory):
-        return min(odds, _NO_CHANGE)  # "I wake up at 6." … "Yesterday I woke up at 9."
-    if asks_for_something(pair.newer.memory) and not asks_for_something(pair.older.memory):
-        return min(odds, _NO_CHANGE)  # "My address is …" … "Send the parcel to …"
-    if contrast is None and len(clauses(pair.older.memory)) > _FEW_CLAUSES:
-        return min(odds, _LEAST_LIKELY)
-    if contrast is Contrast.APART:
-        return min(odds, _LEAST_SURE) - (0 if old.ends else _APART)
-    return min(odds, _LEAST_SURE if contrast in (None, Contrast.LIKELY) else _NO_CHANGE)
 
 
 _CONTESTED = -2.0  # log odds from which an older statement is a rival of others: below, no relation is stored
@@ -393,7 +360,12 @@ def _of_what_is_mentioned(of_newer: list[Pair]) -> list[Pair]:
     if not sure:
         return of_newer
     beside = {id_ for id_ in contrasts.keys() - sure if mentioned[id_] is False or contrasts[id_] is Contrast.OTHER}
+    beside -= {pair.older.id for pair in rivals if leaves_behind(*_texts(pair)) and _are_of_one_holder(pair)}
     return [pair._replace(odds=min(pair.odds, _CONTESTED)) if pair.older.id in beside else pair for pair in of_newer]
+
+
+def _are_of_one_holder(pair: Pair) -> bool:
+    return read_claim(pair.older.memory).holder == read_claim(pair.newer.memory).holder
 
 
 def _is_contested(of_newer: Sequence[Pair]) -> bool:
@@ -404,6 +376,82 @@ def _is_version(pair: Pair) -> bool:
     """Return True if the relation of a pair makes it two versions of one statement, as a stored one would."""
     relation = relation_of(pair)
     return relation.confidence >= _VERSIONS and relation.kind in REPLACING | {LinkKind.SAME}
+
+
+_LEAST_REACHED = 0.75  # product of confidences from which a statement is another version of what a newer one replaces
+_MOST_STEPS = 4  # from a statement to the versions that replaced it, one after another
+
+
+def _later(connection: sa.Connection, here: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return what probably replaced or repeated these statements, and what replaced that, with its confidence.
+
+    `here` are replacements that are not stored yet.
+    """
+    later: dict[str, dict[str, float]] = {older: dict(mine) for older, mine in here.items()}
+    unread, read = set(here), set[str]()
+    for _ in range(_MOST_STEPS):
+        stored = replacements(connection, sorted(unread))
+        if not read:  # what a statement repeats holds no longer than the statement
+            repeated = replacements(connection, sorted(unread), of_newer=True)
+            stored += [
+                (newer, older, sure, at, kind) for older, newer, sure, at, kind in repeated if kind == LinkKind.SAME
+            ]
+        read |= unread
+        for older, newer, confidence, *_ in stored:
+            if confidence >= _VERSIONS:
+                mine = later.setdefault(older, {})
+                mine[newer] = max(confidence, mine.get(newer, 0.0))
+        unread = {newer for older in unread for newer in later.get(older, ())} - read
+        if not unread:
+            break
+    return later
+
+
+def _reached(start: str, later: Mapping[str, Mapping[str, float]], known: Mapping[str, Item]) -> dict[str, float]:
+    """Return what replaced a statement in one step or several, with the product of the confidences."""
+    found = {start: 1.0}
+    steps = [start]
+    for _ in range(_MOST_STEPS):
+        further = []
+        for older in steps:
+            for newer, confidence in later.get(older, {}).items():
+                reached = found[older] * confidence
+                if newer not in known or reached <= max(found.get(newer, 0.0), _LEAST_REACHED):
+                    continue
+                if _names_what_changes(known[older], known[newer]):
+                    found[newer] = reached
+                    further.append(newer)
+        steps = further
+    del found[start]
+    return found
+
+
+def _names_what_changes(one: Item, other: Item) -> bool:
+    """Return True if of two statements the newer gives a new value to what the words of both name."""
+    older, newer = (item.memory for item in sorted((one, other), key=_told_at))
+    if is_told_in_other_words(older, newer) or contrast_of(older, newer) in (Contrast.VALUE, Contrast.LIKELY):
+        return True
+    new = read_claim(newer)
+    if not (new.changes or new.ends) or new.unreal or happened_once(newer):
+        return repetition_of(older, newer) is Repetition.SAME
+    return leaves_behind(older, newer) or shares_a_noun(older, newer)
+
+
+def _may_be_version(first: Item, older: Item, newer: Item) -> bool:
+    """Return False if two statements that replace `first` do not replace each other, as they change two clauses."""
+    texts = older.memory, newer.memory
+    old, new = read_claim(older.memory), read_claim(newer.memory)
+    if old.holder != new.holder and max(old.owner, new.owner) >= Owner.NAMED:
+        return False
+    if not _may_be_related(older, newer) or leaves_alone(*texts):
+        return False
+    if contrast_of(*texts) in (Contrast.OTHER, Contrast.TOGETHER):
+        return False
+    return not change_other_clauses(first.memory, *texts)
+
+
+def _log_odds(confidence: float) -> float:
+    return math.log(confidence / (1 - confidence)) if confidence < 1 else math.inf
 
 
 def _contested_odds(pair: Pair, of_newer: Sequence[Pair], versions_of: Collection[tuple[str, str]]) -> float:

@@ -23,6 +23,7 @@ def ask(server: Server, method: str, path: str, body: Any = None, **query: Any) 
         ({"user_id": "ana"}, {"user": "ana"}),
         ({"agent_id": "ana", "user": None}, {"user": "ana"}),
         ({"conversation_id": "work"}, {"conversation": "work"}),
+        ({"cubes": ["ana"]}, {"cube": "ana"}),
         ({"run_id": "r1", "thread_id": "work"}, {"conversation": "work", "info": {"run_id": "r1"}}),
         ({"metadata": {"colour": "red"}}, {"info": {"colour": "red"}}),
         ({"infer": True}, {"mode": "fine"}),
@@ -39,8 +40,9 @@ def test_a_body_takes_them(server: Server, alias: dict[str, Any], ours: dict[str
 
 def test_ids_and_numbers_of_hits_are_taken_under_other_names(server: Server) -> None:
     item = ask(server, "POST", "/memories", {"messages": "I live in Lyon.", "user_id": "ben"})["item_ids"][0]
-    found = ask(server, "POST", "/search", {"query": "Lyon", "limit": 1, "user_id": "ben"})
-    assert [hit["item"]["id"] for hit in found["hits"]] == [item]
+    for where in ({}, {"cube": "ben"}, {"cubes": "ben"}):
+        found = ask(server, "POST", "/search", {"query": "Lyon", "limit": 1, "user_id": "ben", **where})
+        assert [hit["item"]["id"] for hit in found["hits"]] == [item]
     why = {"query": "Lyon", "memory_id": item, "user_id": "ben"}
     assert ask(server, "POST", "/search/why-not", why)["item_id"] == item
     told = {"text": "No, in Bergen.", "ids": [item], "timestamp": "2026-01-03T00:00:00Z", "user_id": "ben"}
@@ -56,6 +58,7 @@ def test_ids_and_numbers_of_hits_are_taken_under_other_names(server: Server) -> 
         ("/tasks", {"agent_id": "ana", "state": ["done", "dead"]}, {"user": "ana", "state": ["done", "dead"]}),
         ("/working-memory", {"session_id": "wörk & home"}, {"conversation": "wörk & home"}),
         ("/memories", {"user_id": "ana", "user": "ana", "offset": 0}, {"user": "ana"}),
+        ("/tasks", {"cubes": "ana"}, {"cube": "ana"}),
     ],
 )
 def test_a_query_takes_them(server: Server, path: str, alias: dict[str, Any], ours: dict[str, Any]) -> None:
@@ -68,6 +71,7 @@ def test_a_query_takes_them(server: Server, path: str, alias: dict[str, Any], ou
     [
         ("GET", "/memories", {"userid": "ana"}, "userid: unknown field; did you mean `user`?"),
         ("GET", "/memories", {"limt": 1, "user_id": "ana"}, "limt: unknown field; did you mean `limit`?"),
+        ("GET", "/tasks", {"cubes": ["ana", "ben"]}, "cubes: unknown field; here it is `cube`"),
         ("GET", "/tasks", {"cube_id": "ana"}, "cube_id: unknown field; here it is `cube`"),
         ("GET", "/memories", {"conversation_id": "work"}, "conversation_id: unknown field; known are"),
         ("GET", "/memories", {"": "x"}, ": unknown field; known are"),

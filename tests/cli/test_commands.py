@@ -428,6 +428,7 @@ def test_the_data_dir_option_goes_before_memos_home(store: Store, tmp_path: Path
         (["--timestamp", "2026-01-02"], ["--chat-time", "2026-01-02"]),
         (["--infer"], ["--mode", "fine"]),
         (["--no-infer", "--mode", "rough"], ["--mode", "rough"]),
+        (["--cubes", "default"], ["--cube", "default"]),
     ],
 )
 def test_options_may_have_the_words_of_other_programs(tmp_path: Path, alias: list[str], ours: list[str]) -> None:
@@ -450,7 +451,8 @@ def test_options_may_have_the_words_of_other_programs(tmp_path: Path, alias: lis
 def test_two_options_for_one_thing_are_refused_and_help_shows_ours(store: Store) -> None:
     told = store.failed(2, "search", "cello", "--limit", "1", "--top-k", "2")
     assert told == "Error: limit: is another word for `top_k`, which has another value; give one of them\n"
-    assert len(store.told("search", "cello", "--limit", "1")["hits"]) == 1
+    for where in ((), ("--cubes", "default"), ("--cubes", "default", "--cube", "default")):
+        assert len(store.told("search", "cello", "--limit", "1", *where)["hits"]) == 1
     assert store.told("search", "cello", "--threshold", "1")["hits"] == []
     assert store.run("search", "cello", "--session-id", "x").returncode == 2
     assert "--user-id" not in store.said("add", "--help")

@@ -83,6 +83,9 @@ CALLS: dict[str, Callable[[MemOS, str], object]] = {
     "delete one": lambda memos, item: memos.delete(memory_id=item) == (item,),
     "purge": lambda memos, item: memos.purge(id=item).item_ids == (item,),
     "search": lambda memos, item: memos.search("Lyon", cubes=["team"], limit=1, user_id="ana")[0].item.id == item,
+    "search one cube": lambda memos, item: memos.search("Lyon", cube="team")[0].item.id == item,
+    "search a name": lambda memos, item: memos.search("Lyon", cubes="team")[0].item.id == item,
+    "add to cubes": lambda memos, item: memos.get(memos.add("x", cubes=["team"]).item_ids[0]).cube == "team",
     "context": lambda memos, item: (
         memos.context(thread_id="home", cube="team") == memos.tiers.working_memory("home", cube="team")
     ),
@@ -113,6 +116,8 @@ def test_other_calls_take_them(memos: MemOS, item: str, call: Callable[[MemOS, s
         (lambda memos: memos.get("a", memory_id="b"), ("memory_id", "item")),
         (lambda memos: memos.delete(["a"], id="b"), ("id", "item_ids")),
         (lambda memos: memos.search("x", top_k=1, limit=2), ("limit", "top_k")),
+        (lambda memos: memos.search("x", cube="a", cubes=["b"]), ("cube", "cubes")),
+        (lambda memos: memos.add("x", cubes=["a", "b"]), ("cubes", "one cube")),
         (lambda memos: memos.get(), ("item", "empty")),
     ],
 )

@@ -77,7 +77,7 @@ def _height(module: str) -> int:
 @pytest.mark.parametrize(
     ("call", "most"),
     [
-        (lambda memos: memos.add("I work at Bosch.", conversation="work"), 51),
+        (lambda memos: memos.add("I work at Bosch.", conversation="work"), 52),
         (lambda memos: memos.search("Where do I work?"), 32),
     ],
     ids=["add", "search"],

@@ -53,6 +53,17 @@ CHANGES = [
     ("My bus leaves at 7:40.", "The new timetable has my bus at 7:52.", "When does my bus leave?"),
     ("I'm writing my thesis.", "I handed in my thesis.", "How is my thesis going?"),
     ("The server has 16 GB of memory.", "The server's memory was doubled.", "How much memory does the server have?"),
+    ("I'm together with Sam.", "Sam and I broke up.", "Am I together with Sam?"),
+    ("I'm on a low-carb diet.", "I gave up the low-carb diet.", "Am I on a diet?"),
+    ("I live in Lyon.", "I moved back to Paris.", "Where do I live?"),
+    ("The board meets every month.", "The board only meets once a quarter now.", "How often does the board meet?"),
+    ("I lent my drill to Tom.", "Tom brought the drill back.", "Who has my drill?"),
+    ("I drive a Toyota Yaris.", "My new car is a Skoda.", "What car does she drive?"),
+    ("HR changed my title from team lead to release manager.", "They promoted me to product owner.", "What is my job?"),
+    ("I sold the Golf and live without a car.", "My car is a Kia Niro.", "Do I have a car?"),
+    ("I've started to learn Japanese.", "The language I'm learning is Basque.", "Which language am I learning?"),
+    ("I live in Paris.", "Lives in Lyon.", "Where does she live?"),
+    ("I work at Siemens.", "Working at Bosch these days.", "Where does he work?"),
     ("我住在北京。", "我搬到上海了。", "我住在哪里？"),
     ("我在华为上班。", "我跳槽到小米了。", "我在哪里上班？"),
     ("我们五一去青岛。", "青岛不去了，孩子发烧。", "五一去青岛吗？"),
@@ -122,6 +133,11 @@ def test_a_statement_about_another_number_of_a_thing_replaces_nothing(memos: Mem
 @pytest.mark.parametrize(
     ("older", "newer"),
     [
+        ("Hive five swarmed.", "I keep seven hives."),
+        ("I keep seven hives.", "Hive five swarmed."),
+        ("Room 4 has no heating.", "We have six rooms."),
+        ("I drive a Golf.", "My sister drives a Polo."),
+        ("I have no dog.", "My sister has a dog."),
         ("I keep seven hives behind the old chapel.", "The chapel gets a new roof in spring."),
         ("I work at the bakery on Main Street.", "The bakery has a new oven."),
         ("I keep seven hives.", "The hives need sugar in spring."),
@@ -752,3 +768,22 @@ def test_small_talk_replaces_nothing(memos: MemOS) -> None:
         (r.older, r.newer) for r in related if r.kind in REPLACING and r.confidence >= 0.5 and r.newer in ids[-15:]
     }
     assert {(memos.get(older).memory, memos.get(newer).memory) for older, newer in of_talk} == set()
+
+
+def test_what_replaces_a_statement_replaces_its_other_versions(memos: MemOS) -> None:
+    versions = [
+        "My evening series is Severance.",
+        "I'm through with Severance and watch The Bureau now.",
+        "My evening series is Fleabag these days.",
+    ]
+    _, other, newest = [memos.add(said, conversation=said).item_ids[0] for said in versions]
+    hits = {hit.item.memory: hit for hit in memos.search("Which series am I watching?").hits}
+    assert [hits[said].standing for said in versions[1:]] == ["possibly_outdated", "current"]
+    assert hits[versions[1]].replaced_by == newest
+    assert [each.newer for each in memos.memories.relations(other) if each.older == other] == [newest]
+
+
+def test_who_has_a_role_is_answered_by_the_message_that_names_them(memos: MemOS) -> None:
+    named = "Got my phone back, thanks for asking. And I found a vet two streets down, Dr Perrin."
+    tell(memos, "Finding that vet, in fact. Hold on, Wei wants the phone.", named, "It rained all weekend.")
+    assert first(memos, "Who is the vet?") == named

@@ -28,8 +28,8 @@ from memos.api.client.calls import (
 )
 from memos.api.client.openmem import segment
 from memos.core.aliases import (
-    ActorAliases,
     AddAliases,
+    CubeAliases,
     FeedbackAliases,
     ItemAliases,
     ItemsAliases,
@@ -249,7 +249,7 @@ def add(
 def search(
     query: str,
     *,
-    cubes: Sequence[str] | None = None,
+    cubes: str | Sequence[str] | None = None,
     user: str | None = None,
     top_k: int = 10,
     filter: Mapping[str, Json] | None = None,
@@ -261,7 +261,10 @@ def search(
     min_relevance: float = 0,
     **_aliases: Unpack[SearchAliases],
 ) -> Call[values.SearchResult]:
-    """Return the best memories for a question, of `min_relevance` at least. Raises: InvalidInput, NotFound (cube)."""
+    """Return the best memories for a question, of `min_relevance` at least, from `cubes` or one `cube`.
+
+    Raises: InvalidInput, NotFound (cube).
+    """
     return asking(path_of("search"), as_model(values.SearchResult), locals())
 
 
@@ -297,7 +300,7 @@ def list_(
     offset: int = 0,
     sort: str = "created_at",
     after: str | None = None,
-    **_aliases: Unpack[ActorAliases],
+    **_aliases: Unpack[CubeAliases],
 ) -> Call[list[values.Item]]:
     """Return a cube's memories, by default the oldest first; `after` continues behind the memory of that id.
 

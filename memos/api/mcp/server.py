@@ -91,6 +91,8 @@ class _Tool(Tool):
             arguments = resolve_aliases(arguments, known, _ALIASES)
         except InvalidInput as error:
             raise ToolError(str(error)) from None
+        if "cubes" in known and isinstance(arguments.get("cubes"), str):
+            arguments["cubes"] = [arguments["cubes"]]
         unknown = sorted(arguments.keys() - known.keys())
         if unknown:
             raise ToolError(str(InvalidInput(shown(unknown[0]), unknown_name("argument", unknown[0], list(known)))))

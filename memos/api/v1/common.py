@@ -73,7 +73,12 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _resolve_aliases(cls, given: Any) -> Any:
-        return resolve_aliases(given, cls.model_fields) if isinstance(given, dict) else given
+        if not isinstance(given, dict):
+            return given
+        resolved = resolve_aliases(given, cls.model_fields)
+        if "cubes" in cls.model_fields and isinstance(resolved.get("cubes"), str):
+            resolved["cubes"] = [resolved["cubes"]]
+        return resolved
 
     def given(self, *besides: str) -> dict[str, Any]:
         """Return the fields that a call takes under their names: all but for whom and where, and `besides`."""
@@ -278,7 +283,8 @@ class ValueRoute(APIRoute):
             given = dict(query)
             if unknown := given.keys() - known.keys():
                 found = resolve_aliases(given, known)
-                if left := sorted(unknown & found.keys()):
+                repeated = {name for name in unknown if sum(name == word for word, _ in query) > 1}
+                if left := sorted(unknown & found.keys() | repeated):
                     raise self._unknown(left[0], known)
                 words = found.items() - given.items()
                 text = urlencode([*query, *sorted(words)]).encode("ascii")

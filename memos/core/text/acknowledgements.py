@@ -60,3 +60,29 @@ _ONLY = re.compile(rf"\W*(?:(?:(?:{'|'.join(_PHRASES)})(?!\w)|(?:{'|'.join(_CHIN
 def acknowledges(text: str) -> bool:
     """Return True if a text is only an acknowledgement, thanks or a greeting: it answers no question."""
     return len(text) <= _MOST_CHARS and _ONLY.fullmatch(text.replace("’", "'")) is not None
+
+
+def asks_for_something(text: str) -> bool:
+    """Return True for a request that tells of nothing, such as "Send the parcel to my office."."""
+    return _REQUEST.match(text) is not None
+
+
+_REQUEST = re.compile(
+    r"\s*(?:please |can you |could you |bitte )?(?:send|bring|buy|book|order|pick up|remind|ship|deliver|email|forward|"
+    r"tell|ask|give|mail|print|fetch|collect|schedule|invite|make|prepare|cook|brew|schick|kauf|buch|bestell|erinner)\b",
+    re.IGNORECASE,
+)
+
+
+def requests_a_task(text: str) -> bool:
+    """Return True for a task that is to be done once, such as "Plan our honeymoon in Bali."."""
+    return _TASK.match(text) is not None
+
+
+_TASK = re.compile(
+    r"\W*+(?:hey|hi|ok|okay)?\W*+(?:(?:please|can you|could you|would you|help me(?: to)?|i (?:want|need) you to|"
+    r"bitte)\s+)*"
+    r"(?:plan|find|look (?:up|for|into)|search|suggest|recommend|compare|translate|summari[sz]e|write|draft|book|buy|"
+    r"order|remind|schedule|reserve|research|check)\s+(?:for\s+)?(?:me|us|an?|the|our|my|some|two|three|\d+)\b",
+    re.IGNORECASE,
+)

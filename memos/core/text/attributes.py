@@ -11,8 +11,19 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from memos.core.text.caches import cached_by_text
-from memos.core.text.claims import GIVEN_NAMES, words_of
-from memos.core.text.frames import CHARS, KIN_WORDS, LEAD, noun, nouns_of, spelled_out
+from memos.core.text.claims import GIVEN_NAMES, read_claim, words_of
+from memos.core.text.frames import (
+    CHARS,
+    KIN_WORDS,
+    LEAD,
+    NEGATIONS,
+    STEMS,
+    Kind,
+    noun,
+    nouns_of,
+    read_frame,
+    spelled_out,
+)
 
 DEATH = "death"
 
@@ -29,7 +40,7 @@ class Telling(NamedTuple):
 def tellings_of(text: str) -> tuple[Telling, ...]:
     """Return what a statement tells of the attributes that are read here."""
     said = _LATELY.sub("", LEAD.sub("", spelled_out(text[:CHARS])).strip()).rstrip(" .!")
-    return (*_values(said), *_states(said), *_roles(said), *_amounts(said))
+    return (*_values(said), *_states(said), *_roles(said), *_amounts(said), *_possessions(said))
 
 
 def _values(said: str) -> Iterator[Telling]:
@@ -65,6 +76,13 @@ def _amounts(said: str) -> Iterator[Telling]:
         yield from _telling(f"amount of {_SAME_AMOUNT.get(what, what)}", match, match["value"])
 
 
+def _possessions(said: str) -> Iterator[Telling]:
+    match = _first(_POSSESSION_PATTERNS, said)
+    if match is not None:
+        what = match["what"].casefold()
+        yield from _telling(f"own {_SAME_THING.get(what, what)}", match, match["value"])
+
+
 def _first(patterns: Iterable[re.Pattern[str]], said: str) -> re.Match[str] | None:
     return next((match for pattern in patterns if (match := pattern.search(said))), None)
 
@@ -98,10 +116,56 @@ def tells_of_death_in(older: str, newer: str) -> bool:
     return (names or dead) <= nouns_of(older)
 
 
+def has_again(older: str, newer: str) -> bool:
+    """Return True if `newer` tells of what `older` says there is none of: "I have no car." … "My car is a Kia."."""
+    found = [each["what"] or each["thing"] for each in _LACKING.finditer(older[:CHARS])]
+    had = ({noun(word.casefold()) for word in found} - _NOT_LACKED) & nouns_of(newer)
+    if not had or read_claim(newer).unreal or _LACKING.search(newer[:CHARS]):
+        return False
+    frame = read_frame(newer)
+    if frame is None or frame.predicate.startswith("not-") or not NEGATIONS.isdisjoint(frame.words):
+        return False
+    return not had.isdisjoint(frame.subject | frame.words)
+
+
+_LACKING = re.compile(
+    r"\b(?:have|has|got|own|owns|lives?|living|manage|am|is|are) (?:\w+ )?(?:no|without(?: an?| any)?) "
+    r"(?!longer|more|one)(?P<what>[^\W\d_]+)|"
+    r"\bno (?P<thing>[^\W\d_]+)(?: [^\W\d_]+)? (?:for (?:me|us|now|a while|the time being|the moment)|any ?more|"
+    r"at the moment)\b",
+    re.IGNORECASE,
+)
+_NOT_LACKED = words_of("time idea doubt problem way need reason wonder matter use money news day week month year thing")
+
+
+def names_another_one(older: str, newer: str) -> bool:
+    """Return True for "I'm learning Greek." … "The language I'm learning is Basque.", which tells of one at a time."""
+    for one, other in ((older, newer), (newer, older)):
+        named, frame = _THE_ONE.match(spelled_out(one)), read_frame(_BEGUN.sub(" ", spelled_out(other)))
+        if named is None or frame is None or frame.kind is not Kind.SPEAKER:
+            continue
+        told = dict(frame.slots).get("", frozenset())
+        same = STEMS.get(named["verb"].casefold()) == frame.predicate
+        if same and told & frame.capitals and noun(named["value"].casefold()) not in told:
+            return True
+    return False
+
+
+_BEGUN = re.compile(r" (?:have )?(?:started|begun|began) (?:to )?", re.IGNORECASE)
+_THE_ONE = re.compile(
+    r"\s*(?:the|my) (?:\w+ ){1,3}?(?:(?:that|which) )?(?:i|we) (?:am |are |have been )?(?P<verb>\w+)"
+    r"(?: [^.,;!?]{1,30}?)? (?:is|are) (?P<value>(?-i:[A-Z])\w+)",
+    re.IGNORECASE,
+)
+
+
 @cached_by_text(maxsize=1024)
 def asked_attribute(question: str) -> str | None:
     """Return the attribute that a question asks for, of those of which statements tell in few words."""
     said = spelled_out(question[:CHARS])
+    if role := _ASKED_ROLE.search(said):
+        named = role["role"].casefold()
+        return f"role of {_ROLE_NAMES.get(named, named)}"
     return next((attribute for attribute, pattern in _ASKED if pattern.search(said)), None)
 
 
@@ -109,7 +173,13 @@ def tells_attribute(text: str, attribute: str) -> bool:
     """Return True if a statement tells an attribute, of anybody: "I'm 29." an age."""
     if attribute in _TOLD and _TOLD[attribute].search(spelled_out(text[:CHARS])):
         return True
-    return any(told.attribute == attribute for told in tellings_of(text))
+    return any(told.attribute == attribute for told in tellings_of(text)) or names_role(text, attribute)
+
+
+def names_role(text: str, attribute: str) -> bool:
+    """Return True if a text names in passing who has a role: "I found a vet two streets down, Dr Perrin."."""
+    roles = ((match["role"] or match["of"]).casefold() for match in _ROLE_IN_PASSING.finditer(text[: 2 * CHARS]))
+    return any(f"role of {_ROLE_NAMES.get(role, role)}" == attribute for role in roles)
 
 
 def is_of_long_ago(text: str) -> bool:
@@ -266,6 +336,8 @@ _TELLING_PATTERNS: dict[str, tuple[str, ...]] = {
         r"(?P<value>(?!from\b)[^.,;!?]{2,40})",
         rf"^{_WHO}(?: have| has)?{_ADVERB} (?:become|became) (?:an? |the )?(?P<value>{_OCCUPATION})",
         rf"\b(?:made|named|appointed|promoted) (?P<who>me)(?: to)? (?:an? |the )?(?P<value>{_OCCUPATION})",
+        r"\bpromoted (?P<who>me) to (?:an? |the )?(?P<value>[^.,;!?]{2,40})",
+        r"\bchanged (?P<who>my|our) (?:job )?(?:title|role|position) (?:from .{2,40}? )?to (?P<value>[^.,;!?]{2,40})",
     ),
 }
 _STATE_PATTERNS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -371,6 +443,21 @@ _ROLE_NAMES = {
     "physician": "gp",
     "landlady": "landlord",
 }
+_THING = r"(?P<what>car|van|bike|bicycle|motorbike|phone|smartphone|laptop|computer|tablet|camera|watch|headphones)"
+_MODEL = r"(?-i:[A-Z0-9][\w-]*)(?: (?-i:[A-Z0-9][\w-]*)){0,2}"
+_POSSESSION_PATTERNS = (
+    _pattern(
+        rf"{_CLAUSE}(?P<who>i|we|{_NAME}|my {_WORD}) (?:now )?(?P<what>drive|ride)s? (?:an? )?(?P<value>{_MODEL})"
+    ),
+    _pattern(
+        rf"{_CLAUSE}(?P<who>my|our) (?:new |current )?{_THING} (?:is|are) (?:an? |the |from )?(?P<value>{_MODEL})"
+    ),
+    _pattern(
+        rf"{_CLAUSE}(?P<who>i|we|{_NAME}|my {_WORD}) (?:have |has )?(?:have|has|got|bought) (?:an? )?new {_THING}, "
+        rf"(?:an? )?(?P<value>{_MODEL})"
+    ),
+)
+_SAME_THING = {"drive": "car", "ride": "bike", "bicycle": "bike", "smartphone": "phone"}
 _ASKED = (
     ("age", _pattern(r"\bhow old (?:am|is|are)\b|\bwhat (?:is|am) (?:\w+ ){1,2}(?:of )?age\b")),
     (
@@ -390,6 +477,15 @@ _ASKED = (
         "bedtime",
         _pattern(r"\b(?:when|what time) (?:do|does) .{1,30}\b(?:go to (?:bed|sleep)|fall asleep)\b|\bbedtime\b"),
     ),
+)
+_ASKED_ROLE = _pattern(
+    rf"\b(?:who is|what is the name of|what is) (?:the|my|our|your) (?:new )?(?P<role>(?:line )?(?:{_ROLES}))"
+    r"(?: of (?:mine|ours)| called| of name)?\s*\??\s*$"
+)
+_SURELY_NAME = r"(?-i:(?:(?:Dr|Mr|Mrs|Ms|Prof)\.? [A-Z][\w'-]+|[A-Z][\w'-]+ [A-Z][\w'-]+))"
+_ROLE_IN_PASSING = _pattern(
+    rf"\b(?P<role>{_ROLES})\b[^.;!?]{{0,40}}?(?:,| called| named| is)(?: called)? {_SURELY_NAME}|"
+    rf"{_SURELY_NAME},? (?:my|our|the) (?:new )?(?P<of>{_ROLES})\b"
 )
 _TOLD = {
     "age": _pattern(

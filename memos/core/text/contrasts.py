@@ -166,6 +166,10 @@ def is_about_another_thing(older: str, newer: str) -> bool:
     number, other = _numbered(older), _numbered(newer)
     if number is not None and other is not None and number[0].split()[-1] == other[0].split()[-1]:
         return number[1] != other[1]
+    if (number is None) != (other is None):
+        name, text = (number[0], newer) if number is not None else (other[0] if other else "", older)
+        if _counts(text, name.split()[-1]):
+            return True  # "Hive five swarmed." … "I keep seven hives."
     was, now = read_frame(older), read_frame(newer)
     if was is not None and _lets_go_of_another(was, older, newer):
         return True
@@ -342,6 +346,18 @@ def _numbered(text: str) -> tuple[str, str] | None:
     return found["name"].casefold(), found["number"].casefold().rstrip(".-")
 
 
+def _counts(text: str, name: str) -> bool:
+    """Return True if a text says how many there are of a kind of things: "seven hives"."""
+    return any(noun(found["what"].casefold()) == name for found in _COUNTED.finditer(text[:CHARS]))
+
+
+_COUNTED = re.compile(
+    r"\b(?:\d+|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|a dozen|several|many|all|both|no) "
+    r"(?:[^\W\d_]+ )?(?P<what>[^\W\d_]+s)\b",
+    re.IGNORECASE,
+)
+
+
 def happened_once(text: str) -> bool:
     """Return True for what somebody did at one time, such as "Yesterday I woke up at 9."."""
     return _ONCE.match(text[:CHARS]) is not None
@@ -355,32 +371,6 @@ _DID = (
 _ONCE = re.compile(
     r"(?:just )?(?:yesterday|today|tonight|last night|this (?:morning|afternoon|evening)|the other day),? "
     rf"{_DID}|{_DID}[^.!?]{{0,80}} (?:yesterday|today|last night|this morning)\b",
-    re.IGNORECASE,
-)
-
-
-def asks_for_something(text: str) -> bool:
-    """Return True for a request that tells of nothing, such as "Send the parcel to my office."."""
-    return _REQUEST.match(text) is not None
-
-
-_REQUEST = re.compile(
-    r"\s*(?:please |can you |could you |bitte )?(?:send|bring|buy|book|order|pick up|remind|ship|deliver|email|forward|"
-    r"tell|ask|give|mail|print|fetch|collect|schedule|invite|make|prepare|cook|brew|schick|kauf|buch|bestell|erinner)\b",
-    re.IGNORECASE,
-)
-
-
-def requests_a_task(text: str) -> bool:
-    """Return True for a task that is to be done once, such as "Plan our honeymoon in Bali."."""
-    return _TASK.match(text) is not None
-
-
-_TASK = re.compile(
-    r"\W*+(?:hey|hi|ok|okay)?\W*+(?:(?:please|can you|could you|would you|help me(?: to)?|i (?:want|need) you to|"
-    r"bitte)\s+)*"
-    r"(?:plan|find|look (?:up|for|into)|search|suggest|recommend|compare|translate|summari[sz]e|write|draft|book|buy|"
-    r"order|remind|schedule|reserve|research|check)\s+(?:for\s+)?(?:me|us|an?|the|our|my|some|two|three|\d+)\b",
     re.IGNORECASE,
 )
 
@@ -651,6 +641,12 @@ def concerns_another_clause(question: str, older: str, newer: str) -> bool:
     return asked is not None and (told := _changed_by(parts, newer)) is not None and told != asked
 
 
+def change_other_clauses(text: str, one: str, other: str) -> bool:
+    """Return True if two statements change two clauses of `text`, or only one of them tells of which."""
+    parts = clauses(text)[:_MOST_COMPARED]
+    return len(parts) > 1 and _changed_by(parts, one) != _changed_by(parts, other)
+
+
 def changes_a_clause(older: str, newer: str) -> bool:
     """Return True if one of several clauses of either statement gives an attribute another value.
 
@@ -678,6 +674,13 @@ def leaves_behind(older: str, newer: str) -> bool:
         for word in _VALUE_WORD.finditer(newer[:CHARS])
         if _NEGATED not in word.group().replace("’", "'")  # "I won't quit."
     )
+
+
+def shares_a_noun(older: str, newer: str) -> bool:
+    """Return True if both statements have a word that is no verb, no number, no time and no person."""
+    people = read_claim(older).people | read_claim(newer).people | GIVEN_NAMES | KIN_WORDS
+    shared = (matching.words(older) & matching.words(newer)) - _VERBS - _NO_NOUNS - people
+    return any(word.isalpha() for word in shared)
 
 
 _SUBJECT_WORDS = 3
@@ -780,4 +783,8 @@ _JOINT = re.compile(
 )
 _NEW_VALUE = (Contrast.VALUE, Contrast.LIKELY)
 _VERBS = matching.words(" ".join(VERB_FORMS))
+_NO_NOUNS = matching.words(
+    "now today then never always usual new old more last next week month year day time first thing lot start stop "
+    "change moved went gone got left back out over from off"
+)
 _OTHER_VALUE = (Contrast.OTHER, Contrast.APART, Contrast.TOGETHER)

@@ -273,7 +273,11 @@ def frame_of(words: list[str], more: frozenset[str], *, of_now: bool) -> Frame |
         subject, kind = frozenset({lows[0]}), Kind.PERSON
     elif lows[0] == "me" and len(lows) > 1 and lows[1].startswith("mud"):
         pass
-    elif (lows[0] in STEMS and lows[0].endswith("o")) or lows[:2] in (["me", "encanta"], ["me", "gusta"]):
+    elif (
+        (lows[0] in STEMS and lows[0].endswith("o"))
+        or lows[:2] in (["me", "encanta"], ["me", "gusta"])
+        or _leaves_subject_out(lows)
+    ):
         start = 0
     elif lows[0] not in _SPEAKERS:
         found = _verb_place(lows)
@@ -311,6 +315,13 @@ def frame_of(words: list[str], more: frozenset[str], *, of_now: bool) -> Frame |
         _head(before),
         frozenset(before) & (_ANOTHER | _FORMER if lows[start] in ("was", "were", "had", "war") else _ANOTHER),
     )
+
+
+def _leaves_subject_out(lows: list[str]) -> bool:
+    """Return True for notes such as "Lives in Lyon." and "Working at Bosch these days."."""
+    if len(lows) < 3 or lows[0] not in STEMS or not lows[0].endswith(("s", "ing")) or lows[0] in _BE | _HAVE:
+        return False
+    return STEMS[lows[0]] != lows[0] and lows[1] in _PREPOSITIONS | {"a", "an"} and _BE.isdisjoint(lows)
 
 
 def _head(before: list[str]) -> str:

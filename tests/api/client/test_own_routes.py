@@ -89,7 +89,8 @@ def test_words_of_other_programs_are_taken(listening: Listening, opened: Open) -
     item = added.item_ids[0]
     found = memories.get(memory_id=item)
     assert (found.cube, found.conversation, found.info, bool(added.task)) == ("ana", "c", {"a": 1}, True)
-    assert len(memories.search("Porto", user_id="ana", limit=1)) == 1
+    for where in ({}, {"cube": "ana"}, {"cubes": "ana"}):
+        assert len(memories.search("Porto", user_id="ana", limit=1, **where)) == 1
     assert memories.update(id=item, metadata={"a": 2}, agent_id="ana").info == {"a": 2}
     told = memories.feedback("No, in Braga.", ids=[item], user_id="ana", timestamp="2026-01-03T00:00:00Z")
     assert told.related == (item,)
