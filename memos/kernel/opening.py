@@ -68,7 +68,7 @@ from memos.memcube.ledger import cubes, outbox
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.graph import LedgerGraph
 from memos.memcube.ledger.outbox import Target
-from memos.memcube.ledger.postgres import another_follows_graph, last_alone, set_alone
+from memos.memcube.ledger.postgres import another_follows_graph, has_keys, last_alone, set_alone
 from memos.memcube.parametric import forgetting
 from memos.memcube.relations import RelationFinder
 from memos.memcube.signing import SigningKey, open_key
@@ -151,7 +151,7 @@ def open_installation(
         embedded = [name for name, is_there in in_folder.items() if is_there]
         if embedded:
             _lock_folder(home, embedded, stack)
-        vault = _open_vault(home, settings, stack)
+        vault = _open_vault(home, settings, stack) if settings.ledger_url is None else None
         loading = soon.submit(
             (lambda: embedder) if embedder is not None else partial(embedder_of, settings.embed, settings.embed_key)
         )
@@ -164,6 +164,8 @@ def open_installation(
             stack.callback(_close_opened, vector_soon)
         ledger = _open_ledger(home, settings, vault)
         stack.callback(ledger.close)
+        if settings.ledger_url is not None:
+            vault = _open_server_vault(home, settings, ledger, stack, alone=bool(embedded))
         _claim(ledger, home, embedded="vector" in embedded, follows_graph=settings.neo4j.url is not None)
         with ledger.read() as connection:
             unfinished = unfinished_copy(connection)
@@ -247,8 +249,28 @@ def _open_vault(home: Path, settings: Settings, stack: ExitStack) -> Vault | Non
         return None
     from memos.memcube.encryption.vault import Vault, unlock  # noqa: PLC0415 - few installations are encrypted
 
-    keys = unlock(home, settings.encryption_key, on_server=settings.ledger_url is not None)
+    keys = unlock(home, settings.encryption_key)
     return None if keys is None else stack.enter_context(Vault(home, keys))
+
+
+def _open_server_vault(
+    home: Path, settings: Settings, ledger: Ledger, stack: ExitStack, *, alone: bool
+) -> Vault | None:
+    """Open the keys in a ledger on a server, which seals its columns of text from then on; None for a plain one."""
+    with ledger.read() as connection:
+        if settings.encryption_key is None and not has_keys(connection):
+            return None
+    from memos.memcube.encryption.ledger_keys import unlock_ledger  # noqa: PLC0415 - see `_open_vault`
+    from memos.memcube.encryption.vault import Vault  # noqa: PLC0415
+
+    if settings.encryption_key is not None and settings.index.vectors == "pgvector":
+        raise InvalidInput(
+            "MEMOS_INDEX__VECTORS",
+            "is `pgvector`, which keeps tags, info and vectors of an encrypted ledger in the clear in its database; "
+            "leave it out, or use Qdrant",
+        )
+    keys = unlock_ledger(ledger, settings.encryption_key)
+    return None if keys is None else stack.enter_context(Vault(home, keys, alone=alone))
 
 
 def _adapters(home: Path, vault: Vault | None, ledger: Ledger, stack: ExitStack) -> tuple[Path, Callable[[], None]]:

@@ -201,13 +201,27 @@ class KeysFile:
     def written(self) -> bytes:
         return json.dumps({"format": _FORMAT, **asdict(self)}, indent=1, ensure_ascii=False).encode() + b"\n"
 
+    def opened(self, master: bytes, where: str) -> bytes:
+        """Return the root key. Raises: PermissionDenied (another master key), BackendUnavailable (the extra)."""
+        try:
+            return _unwrap(master, self.root, f"root {self.id}")
+        except ValueError as error:
+            raise PermissionDenied(
+                f"{SETTING} gives a key that is not the master key of {where}: set it to the one in use since the last "
+                "`memos data rotate-key`. Nothing was changed."
+            ) from error
 
-def read_keys(path: Path) -> KeysFile | None:
-    """Read a file of keys without opening any; None if there is none. Raises: IntegrityError, PermissionDenied."""
+
+def new_keys(master: bytes, state: KeyState) -> tuple[KeysFile, bytes]:
+    """Return new keys, and their root key."""
+    root, id_ = os.urandom(KEY_BYTES), new_id()
+    return KeysFile(id_, state, _wrap(master, root, f"root {id_}")), root
+
+
+def parse_keys(raw: str | bytes, where: Path | str) -> KeysFile:
+    """Return the keys that were written. Raises: IntegrityError."""
     try:
-        with disk_errors(path.parent):
-            raw = path.read_bytes()
-            told = json.loads(raw if raw.strip(b"\0") else path.read_bytes())  # opened just before it was replaced
+        told = json.loads(raw)
         if told.pop("format") != _FORMAT:
             raise ValueError
         told["state"] = KeyState(told["state"])
@@ -215,9 +229,17 @@ def read_keys(path: Path) -> KeysFile | None:
         return KeysFile(**told)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise IntegrityError(
-            f"{path} is damaged, and without its keys nothing of an encrypted installation can be read: put back a "
+            f"{where} is damaged, and without its keys nothing of an encrypted installation can be read: put back a "
             "copy of it, such as the one beside the backups. Nothing was changed."
         ) from error
+
+
+def read_keys(path: Path) -> KeysFile | None:
+    """Read a file of keys without opening any; None if there is none. Raises: IntegrityError, PermissionDenied."""
+    try:
+        with disk_errors(path.parent):
+            raw = path.read_bytes()
+            return parse_keys(raw if raw.strip(b"\0") else path.read_bytes(), path)  # opened just before it was replaced
     except BackendUnavailable as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
@@ -229,6 +251,7 @@ class Keyring:
 
     def __init__(self, path: Path, content: KeysFile, root: bytes) -> None:
         self.path = path
+        self.where = str(path)
         self.id = content.id
         self._root = root
         self._opened: dict[str, bytes] = {}
@@ -238,8 +261,7 @@ class Keyring:
     @classmethod
     def create(cls, path: Path, master: bytes, state: KeyState) -> Keyring:
         """Make new keys. Raises: PermissionDenied, BackendUnavailable (a full disk, or the extra is missing)."""
-        root, id_ = os.urandom(KEY_BYTES), new_id()
-        content = KeysFile(id_, state, _wrap(master, root, f"root {id_}"))
+        content, root = new_keys(master, state)
         with disk_errors(path.parent):
             _write(path, content.written())
         return cls(path, content, root)
@@ -247,14 +269,7 @@ class Keyring:
     @classmethod
     def open(cls, path: Path, content: KeysFile, master: bytes) -> Keyring:
         """Open keys with their master key. Raises: PermissionDenied (it is another), BackendUnavailable (the extra)."""
-        try:
-            root = _unwrap(master, content.root, f"root {content.id}")
-        except ValueError as error:
-            raise PermissionDenied(
-                f"{SETTING} gives a key that is not the master key of {path}: set it to the one in use since the last "
-                "`memos data rotate-key`. Nothing was changed."
-            ) from error
-        return cls(path, content, root)
+        return cls(path, content, content.opened(master, str(path)))
 
     @property
     def state(self) -> KeyState:
@@ -320,11 +335,14 @@ class Keyring:
         return target
 
     def _reread(self) -> KeysFile:
-        found = read_keys(self.path)
+        found = self._stored()
         if found is None or found.id != self.id:
-            raise IntegrityError(f"{self.path} was removed or replaced while it was in use; put it back.")
+            raise IntegrityError(f"{self.where} was removed or replaced while it was in use; put it back.")
         self._content = found
         return found
+
+    def _stored(self) -> KeysFile | None:
+        return read_keys(self.path)
 
     def _change(self, change: Callable[[KeysFile], KeysFile]) -> None:
         with self._lock, _locked(self.path.parent), disk_errors(self.path.parent):
@@ -357,7 +375,7 @@ class Keyring:
             try:
                 self._opened[about] = _unwrap(self._root, wrapped, about)
             except ValueError as error:
-                raise IntegrityError(f"{self.path} is damaged: a key in it was changed; put back a copy.") from error
+                raise IntegrityError(f"{self.where} is damaged: a key in it was changed; put back a copy.") from error
         return self._opened[about]
 
 

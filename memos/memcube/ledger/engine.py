@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -30,6 +30,9 @@ from memos.errors import (
 from memos.memcube.ledger import audit_chain, postgres, sqlcipher
 from memos.memcube.ledger.queues import TASK_DUE
 from memos.memcube.ledger.schema import metadata
+
+if TYPE_CHECKING:
+    from memos.memcube.ledger.sealing import ColumnSealer
 
 _BUSY_TIMEOUT_MS = 30_000
 _WAL_RETRY_S = 0.005
@@ -165,6 +168,11 @@ class Ledger:
             raise
         return ledger
 
+    def seal(self, sealer: ColumnSealer) -> None:
+        """Read and write columns of text sealed from now on; on PostgreSQL alone."""
+        sealer.attach(self._engine)
+        self.is_encrypted = True
+
     @property
     def is_sqlite(self) -> bool:
         return self._writer is not None
@@ -297,7 +305,7 @@ class Ledger:
 
     @property
     def _driver_errors(self) -> tuple[type[Exception], ...]:
-        return (sqlite3.Error, sqlcipher.driver().Error) if self.is_encrypted else (sqlite3.Error,)
+        return (sqlite3.Error, sqlcipher.driver().Error) if self.is_encrypted and self.is_sqlite else (sqlite3.Error,)
 
     def _meaning(self, error: exc.DBAPIError) -> MemosError:
         if not self.is_sqlite:
