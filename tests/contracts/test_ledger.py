@@ -93,7 +93,7 @@ def definitions(connection: sa.Connection) -> set[tuple[str, ...]]:
 
 def test_a_new_database_is_as_one_that_ran_all_migrations(open_: Open) -> None:
     ledger = open_()
-    rows = sa.select(t.meta.c.key)
+    rows = sa.select(t.meta.c.key).where(~t.meta.c.key.startswith("mark:keys"))
     with ledger.write() as connection:
         made, kept = definitions(connection), connection.scalars(rows).all()
         t.metadata.drop_all(connection)

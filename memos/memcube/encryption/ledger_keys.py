@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from memos.errors import BackendUnavailable, InvalidInput, PermissionDenied
+from memos.errors import BackendUnavailable, Conflict, InvalidInput, PermissionDenied
 from memos.memcube.encryption.keys import (
     KEYS_FILE,
     SETTING,
@@ -136,15 +136,21 @@ def unlock_ledger(ledger: Ledger, place: str | None, *, may_be_plain: bool = Fal
             return None
         with ledger.read() as connection:
             is_new = connection.scalar(sa.select(cubes.c.id).limit(1)) is None
+        content = read_stored(ledger)
+        if content is not None and content.state is KeyState.ON:  # another process made it meanwhile
+            return unlock_ledger(ledger, place)
         if not is_new:
             if may_be_plain:
                 return None
             raise InvalidInput(
                 SETTING, f"is set, but {ledger.description} is not encrypted: run `memos data encrypt`, or unset it"
             )
-        master, content = master_key(place), read_stored(ledger)
+        master = master_key(place)
         if content is None:
-            keys = LedgerKeyring.create_in(ledger, master, KeyState.ON)
+            try:
+                keys = LedgerKeyring.create_in(ledger, master, KeyState.ON)
+            except Conflict:
+                return unlock_ledger(ledger, place)
         else:
             keys = LedgerKeyring.open_in(ledger, content, master)
             keys.set_state(KeyState.ON)

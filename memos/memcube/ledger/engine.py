@@ -6,8 +6,8 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -168,6 +168,12 @@ class Ledger:
             raise
         return ledger
 
+    @classmethod
+    def look(cls, url: str) -> Ledger:
+        """Return a ledger on a server to look at, without migrating it."""
+        parsed = _parsed(url)
+        return cls(postgres.make_engine(parsed, pool_size=1), postgres.place_of(parsed))
+
     def seal(self, sealer: ColumnSealer) -> None:
         """Read and write columns of text sealed from now on; on PostgreSQL alone."""
         sealer.attach(self._engine)
@@ -252,6 +258,14 @@ class Ledger:
             with self._writer, self._engine.connect() as connection:
                 raw: Any = connection.connection.driver_connection
                 raw.execute("VACUUM")
+
+    def compact(self, tables: Sequence[str]) -> None:
+        """Write tables of PostgreSQL into new files, which nobody may use meanwhile, and have the old ones removed."""
+        with self._translated(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            for table in tables:
+                connection.exec_driver_sql(f"VACUUM FULL {table}")
+            with suppress(exc.ProgrammingError):  # a right that few have: the server does it within minutes
+                connection.exec_driver_sql("CHECKPOINT")
 
     def truncate_wal(self) -> bool:
         """Truncate SQLite's write-ahead log, which may contain deleted text; return False if a reader prevents it."""
@@ -421,9 +435,7 @@ def look_at_file(path: Path, key: bytes | None = None) -> LedgerInspection:
 
 
 def look_at_server(url: str) -> LedgerInspection:
-    parsed = _parsed(url)
-    engine = postgres.make_engine(parsed, pool_size=1)
-    ledger = Ledger(engine, postgres.place_of(parsed))
+    ledger = Ledger.look(url)
     try:
         with ledger.read() as connection:
             postgres.check_server(connection, datetime.now(UTC))

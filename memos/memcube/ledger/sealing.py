@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     from memos.memcube.encryption.ledger_keys import LedgerKeyring
+    from memos.memcube.ledger.engine import Ledger
 
 MARK = "hc1:"
 _SHARED = "ledger"
@@ -53,9 +54,19 @@ class ColumnSealer:
         """Have an engine read and write sealed columns from now on."""
         is_new = getattr(engine.dialect, SEALER, None) is None
         setattr(engine.dialect, SEALER, self)
-        if is_new:
-            sa.event.listen(engine, "before_cursor_execute", _seal_statement, retval=True)
-            sa.event.listen(engine, "begin", _forget_seen)
+        if not is_new:
+            return
+
+        # Functions of this engine alone: the registry of events knows engines and functions by their addresses.
+        @sa.event.listens_for(engine, "before_cursor_execute", retval=True)
+        def _before(
+            connection: sa.Connection, _cursor: Any, statement: str, parameters: Any, context: Any, _many: bool
+        ) -> tuple[str, Any]:
+            return statement, _sealed_parameters(connection, parameters, context)
+
+        @sa.event.listens_for(engine, "begin")
+        def _begin(connection: sa.Connection) -> None:
+            connection.info.pop(_SEEN, None)
 
     # Reading
 
@@ -173,15 +184,13 @@ def _unpacked(content: bytes) -> Any:
     return content[1:].decode()
 
 
-def _seal_statement(
-    connection: sa.Connection, _cursor: Any, statement: str, parameters: Any, context: Any, _many: bool
-) -> tuple[str, Any]:
+def _sealed_parameters(connection: sa.Connection, parameters: Any, context: Any) -> Any:
     """Replace the values of sealed columns in the parameters of an insert or an update."""
     if context is None or not (context.isinsert or context.isupdate) or context.compiled is None:
-        return statement, parameters
+        return parameters
     table = t.metadata.tables.get(context.compiled.statement.table.name)
     if table is None or not sealed_columns(table):
-        return statement, parameters
+        return parameters
     sealer: ColumnSealer = getattr(connection.dialect, SEALER)
     cube = context.execution_options.get(CUBE)
     rows = parameters if isinstance(parameters, list) else [parameters]
@@ -189,8 +198,38 @@ def _seal_statement(
         {**row, **sealer.seal_row(connection, table, raw, cube)}
         for row, raw in zip(rows, context.compiled_parameters, strict=True)
     ]
-    return statement, sealed if isinstance(parameters, list) else sealed[0]
+    return sealed if isinstance(parameters, list) else sealed[0]
 
 
-def _forget_seen(connection: sa.Connection) -> None:
-    connection.info.pop(_SEEN, None)
+_ROWS_AT_ONCE = 100
+
+
+def rewrite(ledger: Ledger) -> None:
+    """Write all sealed columns again as the ledger's sealer has it, and every table anew, without what it held before.
+
+    What was cut off is done again: who has the ledger alone reads sealed values and others.
+    """
+    for table in t.metadata.sorted_tables:
+        columns = sealed_columns(table)
+        if columns:
+            _rewrite_rows(ledger, table, columns)
+    ledger.compact([table.name for table in t.metadata.sorted_tables if sealed_columns(table)])
+
+
+def _rewrite_rows(ledger: Ledger, table: sa.Table, columns: list[sa.Column[Any]]) -> None:
+    ids = list(table.primary_key)
+    its_cube = t.files.c.cube_id if table is t.file_parts else table.c.get("cube_id", t.cubes.c.id)
+    query = sa.select(its_cube.label("its_cube"), *(column.label(f"its_{column.name}") for column in ids), *columns)
+    if table is t.file_parts:
+        query = query.join_from(t.file_parts, t.files, t.files.c.id == t.file_parts.c.file_id)
+    changed = sa.update(table).where(*(column == sa.bindparam(f"its_{column.name}") for column in ids))
+    with ledger.read() as connection:
+        rows = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE})
+        for batch in rows.partitions():
+            by_cube: dict[str, list[dict[str, Any]]] = {}
+            for row in batch:
+                told = row._asdict()
+                by_cube.setdefault(told.pop("its_cube"), []).append(told)
+            with ledger.write() as writing:
+                for cube, entries in by_cube.items():
+                    writing.execute(changed, entries, execution_options={CUBE: cube})
