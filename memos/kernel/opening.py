@@ -151,7 +151,7 @@ def open_installation(
         embedded = [name for name, is_there in in_folder.items() if is_there]
         if embedded:
             _lock_folder(home, embedded, stack)
-        vault = _open_vault(home, settings, stack) if settings.ledger_url is None else None
+        vault = _open_vault(home, settings, stack)
         loading = soon.submit(
             (lambda: embedder) if embedder is not None else partial(embedder_of, settings.embed, settings.embed_key)
         )
@@ -164,8 +164,7 @@ def open_installation(
             stack.callback(_close_opened, vector_soon)
         ledger = _open_ledger(home, settings, vault)
         stack.callback(ledger.close)
-        if settings.ledger_url is not None:
-            vault = _open_server_vault(home, settings, ledger, stack, alone=bool(embedded))
+        vault = vault or _open_server_vault(home, settings, ledger, stack)
         _claim(ledger, home, embedded="vector" in embedded, follows_graph=settings.neo4j.url is not None)
         with ledger.read() as connection:
             unfinished = unfinished_copy(connection)
@@ -244,8 +243,8 @@ def _lock_folder(home: Path, embedded: Collection[str], stack: ExitStack) -> Non
 
 
 def _open_vault(home: Path, settings: Settings, stack: ExitStack) -> Vault | None:
-    """Open the keys of an encrypted installation, or of a new one that is to be; None for a plain one."""
-    if settings.encryption_key is None and not (home / KEYS_FILE).exists():
+    """Open the keys in the folder of an encrypted installation, or of a new one; None for a plain one."""
+    if settings.ledger_url is not None or (settings.encryption_key is None and not (home / KEYS_FILE).exists()):
         return None
     from memos.memcube.encryption.vault import Vault, unlock  # noqa: PLC0415 - few installations are encrypted
 
@@ -253,10 +252,10 @@ def _open_vault(home: Path, settings: Settings, stack: ExitStack) -> Vault | Non
     return None if keys is None else stack.enter_context(Vault(home, keys))
 
 
-def _open_server_vault(
-    home: Path, settings: Settings, ledger: Ledger, stack: ExitStack, *, alone: bool
-) -> Vault | None:
+def _open_server_vault(home: Path, settings: Settings, ledger: Ledger, stack: ExitStack) -> Vault | None:
     """Open the keys in a ledger on a server, which seals its columns of text from then on; None for a plain one."""
+    if ledger.is_sqlite:
+        return None
     with ledger.read() as connection:
         if settings.encryption_key is None and not has_keys(connection):
             return None
@@ -270,7 +269,7 @@ def _open_server_vault(
             "leave it out, or use Qdrant",
         )
     keys = unlock_ledger(ledger, settings.encryption_key)
-    return None if keys is None else stack.enter_context(Vault(home, keys, alone=alone))
+    return None if keys is None else stack.enter_context(Vault(home, keys, alone=settings.embeds_vectors))
 
 
 def _adapters(home: Path, vault: Vault | None, ledger: Ledger, stack: ExitStack) -> tuple[Path, Callable[[], None]]:

@@ -40,8 +40,8 @@ from memos.memcube.ledger import (
 )
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger.columns import CUBE, is_sealed
 from memos.memcube.ledger import tools as tool_rows
+from memos.memcube.ledger.columns import CUBE, is_sealed
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.signing import SigningKey

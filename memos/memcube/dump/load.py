@@ -34,8 +34,8 @@ from memos.memcube.dump.parts import contents, digest_of, link, unknown
 from memos.memcube.ledger import cubes, entities, files, items, outbox, reading, records, tasks
 from memos.memcube.ledger import cubes as templates
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger.columns import CUBE, is_sealed
 from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger.columns import CUBE, is_sealed
 from memos.memcube.ledger.tasks import PRIORITY, NewTask
 
 _NEW_REVISION = 1  # an index never saw these ids: what was erased here does not get them again

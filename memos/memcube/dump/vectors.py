@@ -142,7 +142,10 @@ def _held(connection: sa.Connection, cube: str, source: VectorSource) -> Iterato
             fresh = _fresh(left, chunk, held, revisions)
             yield from ((id_, chunk, point) for id_, point in fresh.items())
             # Only a longer text has another chunk.
-            chunk, left = chunk + 1, [row.id for row in batch if row.id in fresh and _length(row.chars) > CHUNK_TOKENS - 2]
+            chunk, left = (
+                chunk + 1,
+                [row.id for row in batch if row.id in fresh and _length(row.chars) > CHUNK_TOKENS - 2],
+            )
 
 
 def _length(told: int | str) -> int:

@@ -239,7 +239,9 @@ def read_keys(path: Path) -> KeysFile | None:
     try:
         with disk_errors(path.parent):
             raw = path.read_bytes()
-            return parse_keys(raw if raw.strip(b"\0") else path.read_bytes(), path)  # opened just before it was replaced
+            return parse_keys(
+                raw if raw.strip(b"\0") else path.read_bytes(), path
+            )  # opened just before it was replaced
     except BackendUnavailable as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None

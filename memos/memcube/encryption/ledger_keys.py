@@ -5,7 +5,6 @@ They are as `keys.json` is elsewhere, wrapped by the master key, in a mark of th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,7 +52,7 @@ class LedgerKeyring(Keyring):
         return cls(ledger, content, content.opened(master, f"the keys in {ledger.description}"))
 
     def watch(self, connection: sa.Connection) -> str:
-        """Return the number of the last change of keys, and keep keys from being destroyed until the transaction ends."""
+        """Return the number of the last change of keys, and keep keys there until the transaction ends."""
         query = sa.select(meta.c.value).where(meta.c.key == _NUMBER)
         return str(connection.scalar(query.with_for_update(read=True)))
 

@@ -337,7 +337,9 @@ def matching(
     offset: int = 0,
     newest: bool = False,
 ) -> list[Item]:
-    query = SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection, cubes)))
+    query = SELECT.where(
+        items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection, cubes))
+    )
     order = [items.c.created_at, items.c.id]
     query = query.order_by(*(column.desc() for column in order)) if newest else query.order_by(*order)
     return [to_item(row) for row in connection.execute(query.limit(limit).offset(offset))]

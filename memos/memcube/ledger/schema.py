@@ -1,7 +1,7 @@
 """The ledger's tables, portable between SQLite and PostgreSQL; the migrations create exactly these.
 
-Memory text is in `versions` (what an item says), `messages` (what was said) and `files` (originals). What is `Sealed` is
-unreadable in an encrypted ledger on PostgreSQL.
+Memory text is in `versions` (what an item says), `messages` (what was said) and `files` (originals). What is `Sealed`
+cannot be read in an encrypted ledger on PostgreSQL.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from memos.core.types import UNUSED, Item, ItemType, Tier
 from memos.memcube.ledger import items, tasks
-from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.columns import CUBE
+from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import conversations, cubes, fields_of, pages, row_of, segments, versions, warmth
 from memos.memcube.ledger.schema import items as item_rows
 from memos.memcube.ledger.tasks import NewTask

@@ -260,7 +260,9 @@ def quotes_of(connection: sa.Connection, cube: str, ids: Sequence[str], chars: i
     words = (whole if is_sealed(connection) else sa.func.substr(whole, 1, chars)).label("words")
     query = sa.select(versions.c.item_id, words, _told().label("at")).join(items, items.c.id == versions.c.item_id)
     query = query.where(versions.c.cube_id == cube, standing(None), is_live(now))
-    return {row.item_id: Quote(row.words[:chars], row.at) for row in rows_in(connection, query, versions.c.item_id, ids)}
+    return {
+        row.item_id: Quote(row.words[:chars], row.at) for row in rows_in(connection, query, versions.c.item_id, ids)
+    }
 
 
 def by_ids(connection: sa.Connection, cube: str, ids: Sequence[str], now: datetime) -> list[Item]:
