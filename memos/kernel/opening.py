@@ -9,7 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -162,8 +162,7 @@ def open_installation(
             print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
             vector_soon = soon.submit(_open_vector, home, settings, "", print_, vault)
             stack.callback(_close_opened, vector_soon)
-        ledger = _open_ledger(home, settings, vault)
-        stack.callback(ledger.close)
+        ledger = stack.enter_context(closing(_open_ledger(home, settings, vault)))
         vault = vault or _open_server_vault(home, settings, ledger, stack)
         _claim(ledger, home, embedded="vector" in embedded, follows_graph=settings.neo4j.url is not None)
         with ledger.read() as connection:
