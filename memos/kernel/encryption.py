@@ -136,8 +136,8 @@ def rotate(settings: Settings, place: str) -> Rotation:
     if (content := read_keys(home / KEYS_FILE)) is not None:
         Keyring.open(home / KEYS_FILE, content, new)
     with _opened(home, keys) as connection:
-        folders = sorted({Path(folder).parent for (folder,) in connection.execute("SELECT folder FROM backups")})
-    return Rotation(str(home), place, tuple(map(str, renew_copies(keys, folders))))
+        folders = [folder for (folder,) in connection.execute("SELECT folder FROM backups")]
+    return Rotation(str(home), place, tuple(renew_copies(keys, backups.places(folders))))
 
 
 def _home(settings: Settings) -> Path:
@@ -318,7 +318,8 @@ def _rotate_server(settings: Settings, place: str) -> Rotation:
         keys.rotate(new)
         if open_stored(ledger, place) is None:
             raise IntegrityError(f"The keys in {ledger.description} were removed meanwhile; put them back.")
-        return Rotation(ledger.description, place, tuple(map(str, renew_copies(keys, backups.places(ledger)))))
+        folders = [made.folder for made in backups.known(ledger)]
+        return Rotation(ledger.description, place, tuple(renew_copies(keys, backups.places(folders))))
     finally:
         ledger.close()
 

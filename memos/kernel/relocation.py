@@ -25,11 +25,23 @@ from memos.core.settings import Neo4jSettings, QdrantSettings, Settings
 from memos.core.types import Difference
 from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
 from memos.kernel.memos import MemOS
+from memos.kernel.opening import write_private
 from memos.memcube.backup import backups, rows
 from memos.memcube.backup.archive import Manifest, read_manifest
 from memos.memcube.backup.files import Progress, disk_errors
+from memos.memcube.backup.places import beside
 from memos.memcube.backup.restore import CopySummary, Restored, copy_ledger, restore_archive, unfinished_copy
-from memos.memcube.encryption.keys import KEYS_FILE, SETTING, Keyring, KeyState, copy_name, master_key, read_keys
+from memos.memcube.encryption.keys import (
+    KEYS_FILE,
+    SETTING,
+    Keyring,
+    KeysFile,
+    KeyState,
+    copy_name,
+    master_key,
+    read_copy,
+    read_keys,
+)
 from memos.memcube.encryption.ledger_keys import store, unlock_ledger
 from memos.memcube.encryption.vault import forget_memory, has_content, ledger_key, unlock
 from memos.memcube.installation import PATHS, FolderLock
@@ -231,9 +243,10 @@ def _take_keys(home: Path, settings: Settings, folder: Path | str, named: Path |
     if (wanted := read_manifest(folder).keys) is None:
         return
     _keys_of(folder, wanted, named, settings, None)
+    content = _copy_of(folder, wanted, named)
+    assert content is not None
     with disk_errors(home):
-        shutil.copyfile(_copy_of(folder, wanted, named), home / KEYS_FILE)
-        (home / KEYS_FILE).chmod(0o600)
+        write_private(home / KEYS_FILE, content.written().decode())
 
 
 def _store_keys(ledger: Ledger, settings: Settings, folder: Path | str, named: Path | None) -> None:
@@ -243,7 +256,7 @@ def _store_keys(ledger: Ledger, settings: Settings, folder: Path | str, named: P
     if (wanted := read_manifest(folder).keys) is None:
         return
     _keys_of(folder, wanted, named, settings, None)
-    content = read_keys(_copy_of(folder, wanted, named))
+    content = _copy_of(folder, wanted, named)
     assert content is not None
     store(ledger, replace(content, state=KeyState.ON))
 
@@ -256,8 +269,8 @@ def _keys_of(
         return mine
     if settings.encryption_key is None:
         raise PermissionDenied(f"The backup in {folder} is encrypted: set {SETTING} to where its master key is.")
-    path = _copy_of(folder, wanted, named)
-    content = read_keys(path)
+    path = named or Path(copy_name(wanted))
+    content = _copy_of(folder, wanted, named)
     if content is None or content.id != wanted:
         raise NotFound(
             "keys",
@@ -267,8 +280,8 @@ def _keys_of(
     return Keyring.open(path, content, master_key(settings.encryption_key))
 
 
-def _copy_of(folder: Path | str, wanted: str, named: Path | None) -> Path:
-    return named or Path(folder).resolve().parent / copy_name(wanted)
+def _copy_of(folder: Path | str, wanted: str, named: Path | None) -> KeysFile | None:
+    return read_keys(named) if named is not None else read_copy(beside(folder), wanted)
 
 
 def _drop_leftovers(ledger: Ledger, settings: Settings, keys: Keyring | None) -> None:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from memos.core.clock import new_id, to_micros
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput, PermissionDenied
 from memos.memcube.backup.files import disk_errors, sync_folder
+from memos.memcube.backup.places import FolderPlace, Place
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -328,13 +329,17 @@ class Keyring:
         """Wrap the root key with another master key; nothing else changes."""
         self._change(lambda now: replace(now, root=_wrap(master, self._root, f"root {now.id}")))
 
-    def copy_beside(self, folder: Path, *, only_existing: bool = False) -> Path:
-        """Write a copy of the file into a folder of backups, whose name says of which installation it is."""
-        target = folder / copy_name(self.id)
-        if not only_existing or target.exists():
-            with disk_errors(folder):
-                _write(target, self._reread().written())
-        return target
+    def copy_into(self, place: Place, *, only_existing: bool = False) -> None:
+        """Write a copy of the file into a place of backups, whose name says of which installation it is."""
+        name = copy_name(self.id)
+        if only_existing and read_copy(place, self.id) is None:
+            return
+        content = self._reread().written()
+        if isinstance(place, FolderPlace):
+            with disk_errors(place.folder):
+                _write(place.folder / name, content)
+        else:
+            place.put_last(name, content)
 
     def _reread(self) -> KeysFile:
         found = self._stored()
@@ -383,6 +388,18 @@ class Keyring:
 
 def copy_name(id_: str) -> str:
     return f"keys-{id_}.json"
+
+
+def read_copy(place: Place, id_: str) -> KeysFile | None:
+    """Return the copy of an installation's keys in a place of backups, None if there is none."""
+    name = copy_name(id_)
+    if isinstance(place, FolderPlace):
+        return read_keys(place.folder / name)
+    try:
+        with place.open(name) as file:
+            return parse_keys(file.read(), f"{place}/{name}")
+    except FileNotFoundError:
+        return None
 
 
 @contextmanager

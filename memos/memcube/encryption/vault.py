@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from memos.core.clock import new_id
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput, MemosError, PermissionDenied
 from memos.memcube.backup import backups
+from memos.memcube.backup.places import Place
 from memos.memcube.encryption.files import SUFFIX, seal_bytes, seal_folder, unseal_bytes, unseal_folder
 from memos.memcube.encryption.keys import KEYS_FILE, SETTING, Keyring, KeyState, master_key, read_keys
 from memos.memcube.ledger import adapters as adapter_rows
@@ -135,7 +136,7 @@ class Vault:
             erased = [(row.cube_id, row.at) for row in connection.execute(query) if row.removed.get("cubes")]
         destroyed = self.keys.destroy(erased)
         if erased:
-            renew_copies(self.keys, backups.places(ledger))
+            renew_copies(self.keys, backups.places(made.folder for made in backups.known(ledger)))
         return destroyed
 
     def not_kept(self) -> None:
@@ -315,14 +316,14 @@ class BlockSealer:
         return self.keys.shared(_BLOCKS)
 
 
-def renew_copies(keys: Keyring, folders: Collection[Path]) -> list[Path]:
-    """Write the keys over their copies beside backups; return the folders where that failed, which are logged."""
+def renew_copies(keys: Keyring, places: Collection[Place]) -> list[str]:
+    """Write the keys over their copies beside backups; return the places where that failed, which are logged."""
     failed = []
-    for folder in folders:
+    for place in places:
         try:
-            keys.copy_beside(folder, only_existing=True)
+            keys.copy_into(place, only_existing=True)
         except MemosError as error:
-            failed.append(folder)
+            failed.append(str(place))
             what = "cannot renew the copy of the keys in %s (%s); copy %s there, or it keeps what was destroyed"
-            log.warning(what, folder, error, keys.where)
+            log.warning(what, place, error, keys.where)
     return failed
