@@ -312,18 +312,24 @@ class Keyring:
 
         The file is replaced and its old blocks are overwritten first; what the disk keeps of them is beyond a program.
         """
+        with self._lock:
+            gone = self._of_erased(self._reread(), erased)
+            if gone:
+                self._change(lambda now: replace(now, cubes=tuple(one for one in now.cubes if one.id not in gone)))
+                self._close(gone)
+        return dict(Counter(gone.values()))
+
+    def _of_erased(self, content: KeysFile, erased: Collection[tuple[str, datetime]]) -> dict[str, str]:
+        """Return the cube of each key, by the key's id, that an erased cube had."""
         at: dict[str, int] = {}
         for cube, moment in erased:
             at[cube] = max(at.get(cube, 0), to_micros(moment))
-        with self._lock:
-            names = {each.id: self._cube_of(each) for each in self._reread().cubes}
-            gone = [each.id for each in self._content.cubes if each.made_at <= at.get(names[each.id], -1)]
-            if not gone:
-                return {}
-            self._change(lambda now: replace(now, cubes=tuple(one for one in now.cubes if one.id not in gone)))
-            for id_ in gone:
-                self._opened.pop(id_, None)
-        return dict(Counter(names[id_] for id_ in gone))
+        names = {each.id: self._cube_of(each) for each in content.cubes}
+        return {each.id: names[each.id] for each in content.cubes if each.made_at <= at.get(names[each.id], -1)}
+
+    def _close(self, gone: Collection[str]) -> None:
+        for id_ in gone:
+            self._opened.pop(id_, None)
 
     def rotate(self, master: bytes) -> None:
         """Wrap the root key with another master key; nothing else changes."""

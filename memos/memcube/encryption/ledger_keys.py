@@ -5,7 +5,10 @@ They are as `keys.json` is elsewhere, wrapped by the master key, in a mark of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -74,17 +77,34 @@ class LedgerKeyring(Keyring):
 
     def _change(self, change: Callable[[KeysFile], KeysFile]) -> None:
         with self._lock, self._ledger.write() as connection:
-            now = self._reread()
-            if len(change(now).cubes) < len(now.cubes):
-                # First of all, since it waits for the transactions that seal with a key that goes: they may make keys.
-                mine = meta.c.key == _NUMBER
-                number = int(connection.scalar(sa.select(meta.c.value).where(mine).with_for_update()) or 0)
-                connection.execute(sa.update(meta).where(mine).values(value=str(number + 1)))
-            stored = sa.select(meta.c.value).where(meta.c.key == KEYS_MARK).with_for_update()
-            after = change(parse_keys(connection.scalar(stored) or "", self.where))
-            text = after.written().decode()
-            connection.execute(sa.update(meta).where(meta.c.key == KEYS_MARK).values(value=text))
+            after = change(self._locked(connection))
+            self._write(connection, after)
         self._content = after
+
+    def destroy(self, erased: Collection[tuple[str, datetime]]) -> dict[str, int]:
+        with self._lock:
+            if not self._of_erased(self._reread(), erased):
+                return {}
+        with self._ledger.write() as connection:
+            # Before the lock of this keyring: it waits for transactions that seal, and these may have to make a key.
+            mine = meta.c.key == _NUMBER
+            number = int(connection.scalar(sa.select(meta.c.value).where(mine).with_for_update()) or 0)
+            connection.execute(sa.update(meta).where(mine).values(value=str(number + 1)))
+            with self._lock:
+                before = self._locked(connection)
+                gone = self._of_erased(before, erased)
+                self._content = replace(before, cubes=tuple(one for one in before.cubes if one.id not in gone))
+                self._write(connection, self._content)
+                self._close(gone)
+        return dict(Counter(gone.values()))
+
+    def _locked(self, connection: sa.Connection) -> KeysFile:
+        stored = sa.select(meta.c.value).where(meta.c.key == KEYS_MARK).with_for_update()
+        return parse_keys(connection.scalar(stored) or "", self.where)
+
+    def _write(self, connection: sa.Connection, content: KeysFile) -> None:
+        text = content.written().decode()
+        connection.execute(sa.update(meta).where(meta.c.key == KEYS_MARK).values(value=text))
 
     def _number(self, connection: sa.Connection) -> str:
         return str(connection.scalar(sa.select(meta.c.value).where(meta.c.key == _NUMBER)))
