@@ -110,6 +110,12 @@ def test_filters_and_edits_find_what_sql_cannot_read(sealed: Settings) -> None:
             assert {item.memory for item in memos.memories.list(filter=node)} == expected, node
         assert memos.search("bees", filter={"tags": "home"}).hits[0].item.memory == "I keep bees in Lyon."
         assert len(memos.memories.history(other)) == 2
+        first = memos.documents.add(("a.md", b"# One\n\nThe first text."))
+        memos.documents.wait(first.id, 60)
+        memos.documents.wait(memos.documents.add(("a.md", b"# One\n\nThe second text.")).id, 60)
+        assert memos.documents.get(first.id).state == "superseded"  # found by its name, which is sealed
+        [tags] = memos.browse.facets(by=["tag"], filter={"type": "message"}).facets
+        assert [(each.value, each.count) for each in tags.values] == [("home", 2), ("work", 1)]
 
 
 def test_without_the_right_key_nothing_is_opened_or_changed(sealed: Settings, tmp_path: Path) -> None:

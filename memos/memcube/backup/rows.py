@@ -339,7 +339,7 @@ def _type_check(column: sa.Column[Any]) -> Check:
 
 
 def _bounds_check(column: sa.Column[Any], bounds: Bounds) -> Check:
-    kind = column.type
+    kind = kind_of(column)
     if isinstance(kind, UtcMicros):
         latest = math.inf if column.name in _TOLD_TIMES else bounds.now
         return lambda value: (

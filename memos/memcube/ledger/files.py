@@ -14,7 +14,7 @@ from memos.core.browsing import DocumentPassage
 from memos.core.types import FileKind, FileState, Status, StoredFile, TaskState
 from memos.errors import NotFound
 from memos.memcube.ledger import items
-from memos.memcube.ledger.columns import CUBE, is_sealed
+from memos.memcube.ledger.columns import CUBE, is_sealed, sealed_columns
 from memos.memcube.ledger.schema import (
     fields_of,
     file_items,
@@ -71,9 +71,11 @@ def require(connection: sa.Connection, cubes: Collection[str], file_id: str) -> 
 
 def find(connection: sa.Connection, cube: str, **equal: Any) -> list[StoredFile]:
     query = sa.select(files).where(files.c.cube_id == cube, files.c.kind == FileKind.DOCUMENT)
-    query = query.where(*(files.c[name] == value for name, value in equal.items()))
+    unread = {column.name for column in sealed_columns(files)} if is_sealed(connection) else set()
+    query = query.where(*(files.c[name] == value for name, value in equal.items() if name not in unread))
     found = [to_file(row) for row in connection.execute(query.order_by(files.c.created_at.desc(), files.c.id.desc()))]
-    return shown(connection, found)
+    same = [file for file in found if all(getattr(file, name) == equal[name] for name in unread & equal.keys())]
+    return shown(connection, same)
 
 
 def page(
