@@ -10,7 +10,7 @@ MiniLM would take half an hour; what is timed is embedded by MiniLM.
 `--requests` asks for advice instead ("Can you recommend ..."), which also looks for what users told of themselves.
 `--backend servers` measures the same on PostgreSQL and Neo4j, started for it on loopback, and the Qdrant server that
 QDRANT_URL names; `both` measures files and servers in turns, with the same texts, and prints the one over the other;
-`encryption` does so with plain and encrypted files.
+`encryption` does so with plain and encrypted files, `server-encryption` with plain and encrypted ledgers on servers.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ BACKENDS = {
     "servers": ("servers",),
     "both": ("embedded", "servers"),
     "encryption": ("embedded", "encrypted"),
+    "server-encryption": ("servers", "encrypted-servers"),
 }
 SHOWN = (
     "search_p50_ms", "search_p95_ms", "search_p99_ms", "embed_p50_ms", "search_over_embed",
@@ -66,7 +67,7 @@ def measure(arguments: argparse.Namespace) -> Report:
     """Fill and time each layout at each size, on servers that live as long as this does where servers are asked for."""
     if arguments.folder is not None and not arguments.folder.is_dir():
         raise BadData(arguments.folder, "is not a folder; --folder wants one that exists")
-    with started() if "servers" in BACKENDS[arguments.backend] else nullcontext() as servers:
+    with started() if "servers" in "".join(BACKENDS[arguments.backend]) else nullcontext() as servers:
         return measure_on(servers, arguments)
 
 
@@ -125,10 +126,12 @@ def _place(servers: Servers | None, backend: str, folder: Path | None) -> Iterat
         if backend == "servers" and servers is not None:
             with servers.installation(home) as settings:
                 yield settings
-        elif backend == "encrypted":
+        elif backend.startswith("encrypted"):
             key = Path(made) / "key"
             key.write_bytes(os.urandom(32))
-            yield embedded(home).model_copy(update={"encryption_key": f"file:{key}"})
+            plain = nullcontext(embedded(home)) if servers is None else servers.installation(home)
+            with plain as settings:
+                yield settings.model_copy(update={"encryption_key": f"file:{key}"})
         else:
             yield embedded(home)
 
@@ -155,7 +158,7 @@ def measure_volume(
             sizes["ledger"] = servers.ledger_bytes(settings)
         figures[backend] = {
             # Neo4j's files say nothing before it is stopped: benchmarks.capacity counts bytes on servers.
-            "bytes_per_memory": round(sum(sizes.values()) / volume.memories) if backend != "servers" else None,
+            "bytes_per_memory": None if backend.endswith("servers") else round(sum(sizes.values()) / volume.memories),
             "bytes_on_disk": sizes,
             "cold_start": cold_start(settings, volume.names[0], arguments.cold_starts),
             "fill_s": round(fill_s, 1),

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS, HASHES = ROOT / "constraints.txt", ROOT / "constraints-hashes.txt"
-EXTRAS = ("server", "mcp", "documents", "sealing", "oidc", "postgres", "qdrant", "neo4j", "tracing")
+EXTRAS = ("server", "mcp", "documents", "sealing", "encryption", "s3", "oidc", "postgres", "qdrant", "neo4j", "tracing")
 PYTHONS = ("3.11", "3.12", "3.13")
 PLATFORMS = ("x86_64-manylinux_2_28", "aarch64-manylinux_2_28")
 HEAD = "# Written by scripts/lock.py. With uv: --constraint constraints.txt --constraint constraints-hashes.txt\n"

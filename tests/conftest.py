@@ -21,6 +21,7 @@ from memos.core.ports import Embedder
 from memos.core.settings import IndexSettings, LimitSettings
 from memos.memcube.ledger import engine as sqlite
 from memos.memcube.ledger import postgres
+from memos.memcube.ledger.engine import Ledger
 from tests.fakes import WordEmbedder
 from tests.support import compiled, forks
 from tests.support.servers.fixtures import neo4j_server, one_server, postgres_server, vector_server
@@ -97,6 +98,7 @@ def _quick_openings() -> Iterator[None]:
         patch.setattr(child, "started", forks.started)
         patch.setattr(sqlite, "prepare_sqlite", compiled.prepare)
         patch.setattr(postgres, "make_engine", compiled.make_engine)
+        patch.setattr(Ledger, "seal", compiled.seal)
         patch.setattr(minilm, "MiniLmEmbedder", cache(_remembering))
         yield
     forks.stop()

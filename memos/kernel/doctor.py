@@ -17,14 +17,25 @@ from pathlib import Path
 from typing import Annotated
 
 import httpx2
+import sqlalchemy as sa
 
 from memos.core.ports import Embedder, Reranker
 from memos.core.settings import JUDGE, ChatSettings, Purpose, Settings
 from memos.errors import MemosError
 from memos.kernel.opening import embedder_of, reach_graph, reach_pgvector, reach_vector, reranker_of
 from memos.memcube.encryption.keys import SETTING, Keyring, KeyState, master_key
+from memos.memcube.encryption.ledger_keys import open_stored
 from memos.memcube.encryption.vault import has_content, ledger_key, open_keys
-from memos.memcube.ledger.engine import LedgerInspection, audit_problem, check_schema, look_at_file, look_at_server
+from memos.memcube.ledger import schema
+from memos.memcube.ledger.engine import (
+    Ledger,
+    LedgerInspection,
+    audit_problem,
+    check_schema,
+    look_at_file,
+    look_at_server,
+)
+from memos.memcube.ledger.postgres import has_keys
 
 _ANSWER_S = 5.0
 _SHOWN_PARTS = 4
@@ -127,22 +138,28 @@ def _folder(settings: Settings) -> Found:
 
 
 def _encryption(settings: Settings) -> Found:
-    keys = _keys(settings)
+    keys: Keyring | None
+    if settings.ledger_url is not None:
+        keys, where = _server_keys(settings)
+        has_ledger = where is not None
+    else:
+        keys, where, has_ledger = _keys(settings), str(settings.home), has_content(settings.home / "ledger.db")
     if keys is None:
-        if settings.encryption_key is not None and has_content(settings.home / "ledger.db"):
-            yield State.BAD, f"{SETTING} is set, but {settings.home} is not encrypted; run `memos data encrypt`"
+        if settings.encryption_key is not None and has_ledger:
+            yield State.BAD, f"{SETTING} is set, but {where} is not encrypted; run `memos data encrypt`"
         elif settings.encryption_key is not None:
             master_key(settings.encryption_key)
             yield State.GOOD, "on from the first start"
         else:
-            yield State.MISSING, "off: who reads the folder reads everything; see docs/reference/encryption.md"
+            yield State.MISSING, "off: who reads the files reads everything; see docs/reference/encryption.md"
     elif keys.state is not KeyState.ON:
         word = "encrypt" if keys.state is KeyState.ENCRYPTING else "decrypt"
         yield State.BAD, f"the conversion was cut off; run `memos data {word}` again"
     else:
         on_servers = [name for name, url in (("Qdrant", settings.qdrant.url), ("Neo4j", settings.neo4j.url)) if url]
         clear = f"; {' and '.join(on_servers)} get their part in the clear" if on_servers else ""
-        yield State.GOOD, f"on: the files in {settings.home} cannot be read without the master key{clear}"
+        what = f"texts in {where}" if settings.ledger_url is not None else f"the files in {where}"
+        yield State.GOOD, f"on: {what} cannot be read without the master key{clear}"
 
 
 def _ledger(settings: Settings) -> Found:
@@ -342,6 +359,24 @@ def _look(settings: Settings) -> LedgerInspection | None:
         return look_at_server(settings.ledger_url.get_secret_value())
     path = settings.home / "ledger.db"
     return look_at_file(path, ledger_key(_keys(settings))) if path.exists() else None
+
+
+def _server_keys(settings: Settings) -> tuple[Keyring | None, str | None]:
+    """Return the keys in a ledger on a server, and what it is called if it holds anything."""
+    assert settings.ledger_url is not None
+    url = settings.ledger_url.get_secret_value()
+    look = look_at_server(url)
+    if look.revision is None:
+        return None, None
+    ledger = Ledger.look(url)
+    try:
+        with ledger.read() as connection:
+            if not has_keys(connection):
+                used = connection.scalar(sa.select(schema.cubes.c.id).limit(1)) is not None
+                return None, look.place if used else None
+        return open_stored(ledger, settings.encryption_key), look.place
+    finally:
+        ledger.close()
 
 
 def _keys(settings: Settings) -> Keyring | None:

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+
+import sqlalchemy as sa
+from pydantic import SecretStr
 
 from memos.core.settings import Settings
 from memos.errors import BackendUnavailable, Conflict, IntegrityError, InvalidInput, MemosError, NotFound
 from memos.kernel.local_models import FOLDER as ACTIVATION
 from memos.kernel.opening import FIRST_GENERATION, current_generation
+from memos.memcube.backup import backups
 from memos.memcube.backup.archive import read_manifest
 from memos.memcube.backup.files import disk_errors, sync_folder
 from memos.memcube.encryption.files import SUFFIX, seal_folder, unseal_folder
 from memos.memcube.encryption.keys import KEYS_FILE, SETTING, Keyring, KeyState, master_key, read_keys
+from memos.memcube.encryption.ledger_keys import LedgerKeyring, open_stored, read_stored
 from memos.memcube.encryption.vault import (
     FILES,
     adapter_name,
@@ -33,7 +38,10 @@ from memos.memcube.encryption.vault import (
     renew_copies,
 )
 from memos.memcube.installation import FolderLock
-from memos.memcube.ledger import sqlcipher
+from memos.memcube.ledger import adapters as adapter_rows
+from memos.memcube.ledger import schema, sqlcipher
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.sealing import ColumnSealer, rewrite
 from memos.memcube.parametric import forgetting
 
 _LEDGER, _ASIDE = "ledger.db", "ledger.db.converting"
@@ -43,7 +51,7 @@ _LEDGER, _ASIDE = "ledger.db", "ledger.db.converting"
 class Conversion:
     """What a conversion did."""
 
-    home: Annotated[str, "Folder of the installation"]
+    home: Annotated[str, "Folder of the installation, or its ledger on a server"]
     encrypted: Annotated[bool, "Whether it is encrypted now"]
     plain_backups: Annotated[tuple[str, ...], "Known backups that anybody can read who has their files"]
 
@@ -52,7 +60,7 @@ class Conversion:
 class Rotation:
     """Result of a change of the master key."""
 
-    home: Annotated[str, "Folder of the installation"]
+    home: Annotated[str, "Folder of the installation, or its ledger on a server"]
     setting: Annotated[str, "What MEMOS_ENCRYPTION_KEY has to be from now on"]
     not_renewed: Annotated[tuple[str, ...], "Folders of backups whose copy of the keys could not be renewed"]
 
@@ -60,12 +68,14 @@ class Rotation:
 def encrypt(settings: Settings) -> Conversion:
     """Encrypt an installation that nobody has open; run it again if it was cut off.
 
-    Raises: NotFound (no installation), InvalidInput (no key is set, a ledger on a server), PermissionDenied (another
-    key), Conflict (it is encrypted), BackendUnavailable (in use, a full disk, the extra is missing).
+    Raises: NotFound (no installation), InvalidInput (no key is set), PermissionDenied (another key), Conflict (it is
+    encrypted), BackendUnavailable (in use, a full disk, the extra is missing).
     """
-    home = _home(settings)
     if settings.encryption_key is None:
         raise InvalidInput(SETTING, "is not set: say where the master key is, for example file:/etc/hippocube.key")
+    if settings.ledger_url is not None:
+        return _encrypt_server(settings, master_key(settings.encryption_key))
+    home = _home(settings)
     master = master_key(settings.encryption_key)
     with _locked(home):
         sqlcipher.driver()
@@ -76,7 +86,9 @@ def encrypt(settings: Settings) -> Conversion:
         keys.set_state(KeyState.ENCRYPTING)
         _convert_ledger(home, None, ledger_key(keys))
         _seal_indexes(home / "vector", keys)
-        _seal_adapters(home, keys)
+        with _opened(home, keys) as connection:
+            cubes = dict(connection.execute("SELECT id, cube_id FROM adapters").fetchall())
+        _seal_adapters(home / forgetting.FOLDER, keys, cubes)
         _remove(home / ACTIVATION)
         keys.set_state(KeyState.ON)
         return Conversion(str(home), True, tuple(_plain_backups(home, keys)))
@@ -87,6 +99,8 @@ def decrypt(settings: Settings) -> Conversion:
 
     Raises: as `encrypt`.
     """
+    if settings.ledger_url is not None:
+        return _decrypt_server(settings)
     home = _home(settings)
     with _locked(home):
         keys = open_keys(home, settings.encryption_key)
@@ -111,6 +125,8 @@ def rotate(settings: Settings, place: str) -> Rotation:
 
     Raises: NotFound (no installation, or it is not encrypted), InvalidInput, PermissionDenied, BackendUnavailable.
     """
+    if settings.ledger_url is not None:
+        return _rotate_server(settings, place)
     home = _home(settings)
     keys = open_keys(home, settings.encryption_key)
     if keys is None:
@@ -120,15 +136,11 @@ def rotate(settings: Settings, place: str) -> Rotation:
     if (content := read_keys(home / KEYS_FILE)) is not None:
         Keyring.open(home / KEYS_FILE, content, new)
     with _opened(home, keys) as connection:
-        folders = sorted({Path(folder).parent for (folder,) in connection.execute("SELECT folder FROM backups")})
-    return Rotation(str(home), place, tuple(map(str, renew_copies(keys, folders))))
+        folders = [folder for (folder,) in connection.execute("SELECT folder FROM backups")]
+    return Rotation(str(home), place, tuple(renew_copies(keys, backups.places(folders))))
 
 
 def _home(settings: Settings) -> Path:
-    if settings.ledger_url is not None:
-        raise InvalidInput(
-            "ledger_url", "names a server; only an installation with its ledger in a folder is encrypted"
-        )
     home = settings.home.absolute()
     if not has_content(home / _LEDGER):
         raise NotFound("installation", str(home), "Pass the folder that contains ledger.db.")
@@ -216,12 +228,100 @@ def _opened(home: Path, keys: Keyring | None) -> Iterator[Any]:
 def _plain_backups(home: Path, keys: Keyring | None) -> Iterator[str]:
     with _opened(home, keys) as connection:
         folders = [folder for (folder,) in connection.execute("SELECT folder FROM backups ORDER BY created_at")]
+    return _readable(folders)
+
+
+def _readable(folders: Iterable[str]) -> Iterator[str]:
+    """Yield those of these backups that need no key."""
     for folder in folders:
         try:
-            if read_manifest(Path(folder)).keys is None:
+            if read_manifest(folder).keys is None:
                 yield folder
         except MemosError:  # removed, or elsewhere now
             continue
+
+
+# A ledger on PostgreSQL
+
+
+@contextmanager
+def _on_server(settings: Settings) -> Iterator[Ledger]:
+    """Open a ledger on a server that holds something, and that nobody else has open."""
+    home = settings.home.absolute()
+    with ExitStack() as stack:
+        if settings.needs_folder:
+            with disk_errors(home):
+                home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            stack.enter_context(_locked(home))
+        ledger = Ledger.open((settings.ledger_url or SecretStr("")).get_secret_value())
+        stack.callback(ledger.close)
+        ledger.hold(alone="moving")
+        with ledger.read() as connection:
+            if connection.scalar(sa.select(schema.cubes.c.id).limit(1)) is None:
+                raise NotFound("installation", ledger.description, "A new one is encrypted from its first start.")
+        yield ledger
+
+
+def _encrypt_server(settings: Settings, master: bytes) -> Conversion:
+    if settings.index.vectors == "pgvector":
+        raise InvalidInput(
+            "MEMOS_INDEX__VECTORS", "is `pgvector`, which keeps tags, info and vectors in the clear: use Qdrant"
+        )
+    home = settings.home.absolute()
+    with _on_server(settings) as ledger:
+        content = read_stored(ledger)
+        if content is None:
+            keys = LedgerKeyring.create_in(ledger, master, KeyState.ENCRYPTING)
+        else:
+            keys = LedgerKeyring.open_in(ledger, content, master)
+        if keys.state is KeyState.ON:
+            raise Conflict(f"{ledger.description} is encrypted already.")
+        forget_memory(home, keys)
+        keys.set_state(KeyState.ENCRYPTING)
+        ledger.seal(ColumnSealer(keys, may_be_plain=True))
+        rewrite(ledger)
+        with ledger.read() as connection:
+            cubes = {row.id: row.cube for row in adapter_rows.trained(connection)}
+        _seal_indexes(home / "vector", keys)
+        _seal_adapters(home / forgetting.FOLDER, keys, cubes)
+        _remove(home / ACTIVATION)
+        keys.set_state(KeyState.ON)
+        folders = [made.folder for made in backups.known(ledger)]
+        return Conversion(ledger.description, True, tuple(_readable(folders)))
+
+
+def _decrypt_server(settings: Settings) -> Conversion:
+    home = settings.home.absolute()
+    with _on_server(settings) as ledger:
+        keys = open_stored(ledger, settings.encryption_key)
+        if keys is None:
+            raise Conflict(f"{ledger.description} is not encrypted.")
+        forget_memory(home, keys)
+        keys.set_state(KeyState.DECRYPTING)
+        ledger.seal(ColumnSealer(keys, writes_plain=True))
+        rewrite(ledger)
+        _unseal_indexes(home / "vector", keys)
+        _unseal_adapters(home / forgetting.FOLDER, keys)
+        _remove(home / ACTIVATION)
+        keys.set_state(KeyState.OFF)
+        folders = [made.folder for made in backups.known(ledger)]
+        return Conversion(ledger.description, False, tuple(_readable(folders)))
+
+
+def _rotate_server(settings: Settings, place: str) -> Rotation:
+    ledger = Ledger.open((settings.ledger_url or SecretStr("")).get_secret_value())
+    try:
+        keys = open_stored(ledger, settings.encryption_key)
+        if keys is None:
+            raise NotFound("encrypted installation", ledger.description, "Run `memos data encrypt` first.")
+        new = master_key(place)
+        keys.rotate(new)
+        if open_stored(ledger, place) is None:
+            raise IntegrityError(f"The keys in {ledger.description} were removed meanwhile; put them back.")
+        folders = [made.folder for made in backups.known(ledger)]
+        return Rotation(ledger.description, place, tuple(renew_copies(keys, backups.places(folders))))
+    finally:
+        ledger.close()
 
 
 # Indexes and adapters
@@ -248,10 +348,7 @@ def _unseal_indexes(vector: Path, keys: Keyring) -> None:
         _remove(leftover)
 
 
-def _seal_adapters(home: Path, keys: Keyring) -> None:
-    folder = home / forgetting.FOLDER
-    with _opened(home, keys) as connection:
-        cubes = dict(connection.execute("SELECT id, cube_id FROM adapters").fetchall())
+def _seal_adapters(folder: Path, keys: Keyring, cubes: Mapping[str, str]) -> None:
     for adapter in sorted(path for path in folder.glob("*") if path.is_dir()):
         if adapter.name in cubes:
             key_id = keys.for_cube(cubes[adapter.name])

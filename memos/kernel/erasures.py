@@ -163,16 +163,24 @@ class Erasures:
         installation, ledger = self._installation, self._context.ledger
         secret = receipts.secret_of(self._context.key, found.id)
         kinds: tuple[Needles, ...] = (Texts(texts), Passages(secret, found.fingerprints))
+        vault = installation.vault
+        contents = None
+        if vault is not None:
+            from memos.memcube.encryption.opening import SealedContents  # noqa: PLC0415 - few are encrypted
+
+            contents = SealedContents(vault.keys, installation.home, vault.working)
         scans, remnants, again = [], list[Trace](), list[Trace]()
         for needles in kinds:
             if not len(needles):
                 continue
-            scan = Scan(needles)
+            scan = Scan(needles, contents=contents)
             scans.append(scan)
             with ledger.read() as connection:
                 scan.ledger(connection)
             if installation.home.is_dir():
                 scan.folder(installation.home, on_progress)
+            if vault is not None:  # the files in use
+                scan.folder(vault.working, on_progress)
             for folder in folders:
                 scan.folder(folder, on_progress)
             live = {trace.number for trace in scan.traces.values() if trace.place.startswith(_LIVE)}

@@ -9,7 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -68,7 +68,7 @@ from memos.memcube.ledger import cubes, outbox
 from memos.memcube.ledger.engine import Ledger, sqlite_url
 from memos.memcube.ledger.graph import LedgerGraph
 from memos.memcube.ledger.outbox import Target
-from memos.memcube.ledger.postgres import another_follows_graph, last_alone, set_alone
+from memos.memcube.ledger.postgres import another_follows_graph, has_keys, last_alone, set_alone
 from memos.memcube.parametric import forgetting
 from memos.memcube.relations import RelationFinder
 from memos.memcube.signing import SigningKey, open_key
@@ -162,8 +162,8 @@ def open_installation(
             print_ = _fingerprint(settings.embed) if embedder is None else embedder.fingerprint
             vector_soon = soon.submit(_open_vector, home, settings, "", print_, vault)
             stack.callback(_close_opened, vector_soon)
-        ledger = _open_ledger(home, settings, vault)
-        stack.callback(ledger.close)
+        ledger = stack.enter_context(closing(_open_ledger(home, settings, vault)))
+        vault = vault or _open_server_vault(home, settings, ledger, stack)
         _claim(ledger, home, embedded="vector" in embedded, follows_graph=settings.neo4j.url is not None)
         with ledger.read() as connection:
             unfinished = unfinished_copy(connection)
@@ -242,13 +242,33 @@ def _lock_folder(home: Path, embedded: Collection[str], stack: ExitStack) -> Non
 
 
 def _open_vault(home: Path, settings: Settings, stack: ExitStack) -> Vault | None:
-    """Open the keys of an encrypted installation, or of a new one that is to be; None for a plain one."""
-    if settings.encryption_key is None and not (home / KEYS_FILE).exists():
+    """Open the keys in the folder of an encrypted installation, or of a new one; None for a plain one."""
+    if settings.ledger_url is not None or (settings.encryption_key is None and not (home / KEYS_FILE).exists()):
         return None
     from memos.memcube.encryption.vault import Vault, unlock  # noqa: PLC0415 - few installations are encrypted
 
-    keys = unlock(home, settings.encryption_key, on_server=settings.ledger_url is not None)
+    keys = unlock(home, settings.encryption_key)
     return None if keys is None else stack.enter_context(Vault(home, keys))
+
+
+def _open_server_vault(home: Path, settings: Settings, ledger: Ledger, stack: ExitStack) -> Vault | None:
+    """Open the keys in a ledger on a server, which seals its columns of text from then on; None for a plain one."""
+    if ledger.is_sqlite:
+        return None
+    with ledger.read() as connection:
+        if settings.encryption_key is None and not has_keys(connection):
+            return None
+    from memos.memcube.encryption.ledger_keys import unlock_ledger  # noqa: PLC0415 - see `_open_vault`
+    from memos.memcube.encryption.vault import Vault  # noqa: PLC0415
+
+    if settings.encryption_key is not None and settings.index.vectors == "pgvector":
+        raise InvalidInput(
+            "MEMOS_INDEX__VECTORS",
+            "is `pgvector`, which keeps tags, info and vectors of an encrypted ledger in the clear in its database; "
+            "leave it out, or use Qdrant",
+        )
+    keys = unlock_ledger(ledger, settings.encryption_key)
+    return None if keys is None else stack.enter_context(Vault(home, keys, alone=settings.embeds_vectors))
 
 
 def _adapters(home: Path, vault: Vault | None, ledger: Ledger, stack: ExitStack) -> tuple[Path, Callable[[], None]]:

@@ -10,10 +10,11 @@ import shutil
 import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import sqlalchemy as sa
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
@@ -24,15 +25,29 @@ from memos.core.settings import Neo4jSettings, QdrantSettings, Settings
 from memos.core.types import Difference
 from memos.errors import BackendUnavailable, InvalidInput, NotFound, PermissionDenied
 from memos.kernel.memos import MemOS
+from memos.kernel.opening import write_private
 from memos.memcube.backup import backups, rows
 from memos.memcube.backup.archive import Manifest, read_manifest
 from memos.memcube.backup.files import Progress, disk_errors
+from memos.memcube.backup.places import beside
 from memos.memcube.backup.restore import CopySummary, Restored, copy_ledger, restore_archive, unfinished_copy
-from memos.memcube.encryption.keys import KEYS_FILE, SETTING, Keyring, copy_name, master_key, read_keys
+from memos.memcube.encryption.keys import (
+    KEYS_FILE,
+    SETTING,
+    Keyring,
+    KeysFile,
+    KeyState,
+    copy_name,
+    master_key,
+    read_copy,
+    read_keys,
+)
+from memos.memcube.encryption.ledger_keys import store, unlock_ledger
 from memos.memcube.encryption.vault import forget_memory, has_content, ledger_key, unlock
 from memos.memcube.installation import PATHS, FolderLock
-from memos.memcube.ledger import cubes
+from memos.memcube.ledger import cubes, schema
 from memos.memcube.ledger.engine import Ledger, sqlite_url
+from memos.memcube.ledger.postgres import has_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +152,7 @@ def settings_of(option: str, place: str) -> Settings:
         raise InvalidInput(option, f"{place} has the unknown setting {unknown[0]!r}; see docs/reference/settings.md")
     base = {name: getattr(Settings(), name) for name in Settings.model_fields if name not in stores} | {"index": index}
     if "ledger_url" in told:
-        del base["encryption_key"]  # of folders here; a ledger on a server has none
+        del base["encryption_key"]  # that of the folder here; a server's is named beside it
     try:
         return Settings().model_copy(update=dict(_Told(**{**base, **told})))
     except ValidationError as error:
@@ -197,7 +212,7 @@ def _ledger(
             lock = FolderLock(home)
             lock.acquire()
             stack.callback(lock.release)
-        keys = None
+        keys: Keyring | None = None
         if settings.ledger_url is None:
             if taking is not None:
                 _take_keys(home, settings, *taking)
@@ -206,9 +221,12 @@ def _ledger(
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             ledger = Ledger.open(sqlite_url(path), ledger_key(keys))
         else:
-            unlock(home, settings.encryption_key, on_server=True)
             ledger = Ledger.open(settings.ledger_url.get_secret_value())
         stack.callback(ledger.close)
+        if settings.ledger_url is not None:
+            if taking is not None:
+                _store_keys(ledger, settings, *taking)
+            keys = unlock_ledger(ledger, settings.encryption_key, may_be_plain=may_be_plain)
         if alone:
             ledger.hold(alone="moving")
         if must_exist:
@@ -225,9 +243,22 @@ def _take_keys(home: Path, settings: Settings, folder: Path | str, named: Path |
     if (wanted := read_manifest(folder).keys) is None:
         return
     _keys_of(folder, wanted, named, settings, None)
+    content = _copy_of(folder, wanted, named)
+    assert content is not None
     with disk_errors(home):
-        shutil.copyfile(_copy_of(folder, wanted, named), home / KEYS_FILE)
-        (home / KEYS_FILE).chmod(0o600)
+        write_private(home / KEYS_FILE, content.written().decode())
+
+
+def _store_keys(ledger: Ledger, settings: Settings, folder: Path | str, named: Path | None) -> None:
+    with ledger.read() as connection:
+        if has_keys(connection) or connection.scalar(sa.select(schema.cubes.c.id).limit(1)) is not None:
+            return
+    if (wanted := read_manifest(folder).keys) is None:
+        return
+    _keys_of(folder, wanted, named, settings, None)
+    content = _copy_of(folder, wanted, named)
+    assert content is not None
+    store(ledger, replace(content, state=KeyState.ON))
 
 
 def _keys_of(
@@ -238,8 +269,8 @@ def _keys_of(
         return mine
     if settings.encryption_key is None:
         raise PermissionDenied(f"The backup in {folder} is encrypted: set {SETTING} to where its master key is.")
-    path = _copy_of(folder, wanted, named)
-    content = read_keys(path)
+    path = named or Path(copy_name(wanted))
+    content = _copy_of(folder, wanted, named)
     if content is None or content.id != wanted:
         raise NotFound(
             "keys",
@@ -249,8 +280,8 @@ def _keys_of(
     return Keyring.open(path, content, master_key(settings.encryption_key))
 
 
-def _copy_of(folder: Path | str, wanted: str, named: Path | None) -> Path:
-    return named or Path(folder).resolve().parent / copy_name(wanted)
+def _copy_of(folder: Path | str, wanted: str, named: Path | None) -> KeysFile | None:
+    return read_keys(named) if named is not None else read_copy(beside(folder), wanted)
 
 
 def _drop_leftovers(ledger: Ledger, settings: Settings, keys: Keyring | None) -> None:

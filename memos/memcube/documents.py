@@ -91,16 +91,16 @@ def store_passages(
     newer = next((other for other in current if (other.created_at, other.id) > (file.created_at, file.id)), None)
     values: dict[str, Any] = {"info": {**file.info, **info}, "media_type": media_type, "finished_at": change.now}
     if newer is not None:
-        files.change(connection, file.id, state=FileState.SUPERSEDED, replaced_by=newer.id, **values)
+        files.change(connection, file.id, file.cube, state=FileState.SUPERSEDED, replaced_by=newer.id, **values)
         _record_event(change, file.id, FileState.SUPERSEDED)
         return
     states = _store(change, file, parts)
-    files.change(connection, file.id, state=FileState.AVAILABLE, **values)
+    files.change(connection, file.id, file.cube, state=FileState.AVAILABLE, **values)
     _record_event(change, file.id, FileState.AVAILABLE, len(parts))
     follower = {state.memory: state.id for state in reversed(states)}
     for old in current:
         _retire(change, old, Status.SUPERSEDED, f"{file.name} was added anew", follower)
-        files.change(connection, old.id, state=FileState.SUPERSEDED, replaced_by=file.id)
+        files.change(connection, old.id, old.cube, state=FileState.SUPERSEDED, replaced_by=file.id)
         _record_event(change, old.id, FileState.SUPERSEDED)
 
 
@@ -116,7 +116,7 @@ def check_rollback(change: Change, item_id: str) -> None:
 
 def mark_failed(change: Change, file: StoredFile, why: str) -> None:
     if _still_read(change, file):
-        files.change(change.connection, file.id, state=FileState.FAILED, error=why, finished_at=change.now)
+        files.change(change.connection, file.id, file.cube, state=FileState.FAILED, error=why, finished_at=change.now)
         _record_event(change, file.id, FileState.FAILED)
 
 
@@ -124,7 +124,7 @@ def delete(change: Change, file: StoredFile, reason: str) -> int:
     if file.state is FileState.DELETED:
         return 0
     gone = _retire(change, file, Status.DELETED, reason, {})
-    files.change(change.connection, file.id, state=FileState.DELETED, finished_at=change.now)
+    files.change(change.connection, file.id, file.cube, state=FileState.DELETED, finished_at=change.now)
     _record_event(change, file.id, FileState.DELETED, len(gone))
     return len(gone)
 

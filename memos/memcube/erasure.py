@@ -41,6 +41,7 @@ from memos.memcube.ledger import (
 from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tools as tool_rows
+from memos.memcube.ledger.columns import CUBE, is_sealed
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.signing import SigningKey
@@ -286,10 +287,18 @@ def _forget_answers(connection: sa.Connection, doomed: set[str], removed: Counte
 def _detach_successors(connection: sa.Connection, doomed: set[str]) -> None:
     v = t.versions
     for batch in items.in_batches(doomed):
+        reasons = {f"superseded by {item_id}" for item_id in batch}
+        replaced = sa.select(v.c.id, v.c.cube_id, v.c.reason).where(v.c.status == Status.SUPERSEDED)
+        # A sealed reason is compared here; its row names the item, too.
+        near = v.c.superseded_by.in_(batch) if is_sealed(connection) else v.c.reason.in_(reasons)
+        stale: dict[str, list[str]] = {}
+        for row in connection.execute(replaced.where(near)):
+            if row.reason in reasons:
+                stale.setdefault(row.cube_id, []).append(row.id)
         connection.execute(sa.update(v).where(v.c.superseded_by.in_(batch)).values(superseded_by=None))
-        named = v.c.reason.in_([f"superseded by {item_id}" for item_id in batch])
-        stale = sa.select(v.c.id).where(named, v.c.status == Status.SUPERSEDED)
-        connection.execute(sa.update(v).where(v.c.id.in_(stale)).values(reason="superseded by an erased item"))
+        for cube, ids in stale.items():
+            said = sa.update(v).where(v.c.id.in_(ids)).values(reason="superseded by an erased item")
+            connection.execute(said, execution_options={CUBE: cube})
 
 
 def _blank_events(connection: sa.Connection, doomed: set[str], removed: Counter[str]) -> None:

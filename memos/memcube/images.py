@@ -105,7 +105,7 @@ def described(change: Change, file: StoredFile, fact: Fact) -> Item:
 
 
 def finish(connection: sa.Connection, file: StoredFile, state: FileState, now: datetime, **values: Any) -> None:
-    files.change(connection, file.id, **{"state": state, "finished_at": now, "error": None, **values})
+    files.change(connection, file.id, file.cube, **{"state": state, "finished_at": now, "error": None, **values})
 
 
 def sync_description(change: Change, state: Item, withdrawn: str) -> bool:

@@ -162,7 +162,7 @@ def _replace(change: Change, before: Item, record: NewRecord, *, searchable: boo
             changes.requeue_indexing(change, before.id)
         return
     change.charge(connection, 0, changes.size_of(record.memory))
-    rows.say(connection, before.id, record.memory, record.trust, change.now)
+    rows.say(connection, before.id, before.cube, record.memory, record.trust, change.now)
     changes.edit(change, before, told, "put")
 
 

@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 import numpy as np
@@ -28,8 +28,13 @@ import sqlalchemy as sa
 
 from memos.core.erasures import Trace
 from memos.core.ports import Vector
+from memos.errors import MemosError
+from memos.memcube.encryption.files import MAGIC
 from memos.memcube.ledger.schema import metadata
 from memos.memcube.receipts import PASSAGE_BYTES, fingerprint, word_starts
+
+if TYPE_CHECKING:
+    from memos.memcube.encryption.opening import SealedContents
 
 LEAST_BYTES = 4
 """Shorter texts are anywhere by chance."""
@@ -265,6 +270,8 @@ class Scan:
     rows: int = 0
     traces: dict[tuple[str, str, int], Trace] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
+    contents: SealedContents | None = None
+    """What opens sealed files; without it, they are told as unread."""
 
     def folder(self, folder: Path, on_progress: Progress | None = None) -> None:
         """Look into every file below a folder, or into one file; follow no link out of it."""
@@ -297,14 +304,18 @@ class Scan:
                     if (raw := _raw(value)) is not None:
                         self._look(f"ledger: {table.name}.{name}", raw, 0)
 
-    def _file(self, path: Path, size: int) -> None:
+    def _file(self, path: Path, size: int, shown: str | None = None) -> None:
         self.files += 1
+        place_name = shown or str(path)
         paged = path.suffix == ".dat" and path.name.startswith("page_")
         with path.open("rb") as file:
-            head = file.read(8)
+            head = file.read(len(MAGIC))
+            if head == MAGIC or (self.contents is not None and size and self.contents.is_database(path)):
+                self._sealed(path)
+                return
             if head.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ")) and size <= _MOST_UNPACKED * 4:
                 file.seek(0)
-                self._look(str(path), file.read(), 0)
+                self._look(place_name, file.read(), 0)
                 self.read_bytes += size
                 return
             extents = _extents(file.fileno(), size)
@@ -313,9 +324,30 @@ class Scan:
                 data = os.pread(file.fileno(), min(_CHUNK + _OVERLAP, end - place), place)
                 self.read_bytes += min(len(data), _CHUNK)
                 for start, part in _written(data):
-                    self._look(str(path), part, place + start)
+                    self._look(place_name, part, place + start)
                     if paged:
-                        self._pages(str(path), part, place + start)
+                        self._pages(place_name, part, place + start)
+
+    def _sealed(self, path: Path) -> None:
+        if self.contents is None:
+            self.unread.append(f"{path}: is encrypted, and the key is not set")
+            return
+        try:
+            with self.contents.folder(path) as inside:
+                if inside is not None:
+                    for each in sorted(inside.rglob("*")):
+                        if each.is_file():
+                            shown = f"{path}: {each.relative_to(inside)}"
+                            self._look(shown, os.fsencode(each.name), 0)
+                            self._file(each, each.stat().st_size, shown)
+                    return
+            before = b""
+            for part in self.contents.parts(path):
+                self._look(str(path), before + part, 0)
+                self.read_bytes += len(part)
+                before = part[-_OVERLAP:]
+        except MemosError as error:
+            self.unread.append(f"{path}: {error}")
 
     def _pages(self, place: str, data: bytes, offset: int) -> None:
         for kind, start, unpacked in _payloads(data):

@@ -231,9 +231,7 @@ def test_without_the_right_key_nothing_is_opened_or_touched(sealed: Settings, tm
         assert texts(memos) == {SECRET}
 
 
-def test_a_key_that_is_set_for_a_plain_installation_or_a_server_is_refused(
-    settings: Settings, sealed: Settings
-) -> None:
+def test_a_key_that_is_set_for_a_plain_installation_is_refused(settings: Settings, sealed: Settings) -> None:
     with opened(settings.model_copy(update={"home": sealed.home})) as memos:
         memos.add(SECRET)
     with pytest.raises(InvalidInput, match="memos data encrypt"):
@@ -241,8 +239,6 @@ def test_a_key_that_is_set_for_a_plain_installation_or_a_server_is_refused(
     (sealed.home / "ledger.db").write_bytes(os.urandom(8192))
     with pytest.raises(IntegrityError, match=r"keys\.json is missing"):
         opened(sealed)
-    with pytest.raises(InvalidInput, match="encrypt the server's disks"):
-        vault.unlock(sealed.home, sealed.encryption_key, on_server=True)
 
 
 def test_without_the_extra_nothing_is_made(sealed: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -646,3 +642,39 @@ def test_adapters_are_sealed_with_the_key_of_their_cube_and_removed_with_their_r
         assert (memos._installation.adapters / held.name.removesuffix(".sealed")).is_dir()  # type: ignore[operator]
         memos.erase([item.id for item in memos.memories.list()])
         assert list((sealed.home / ADAPTERS).iterdir()) == []
+
+
+# Scans for what was erased
+
+
+def test_a_scan_reads_what_is_sealed_and_says_what_it_cannot(sealed: Settings, tmp_path: Path) -> None:
+    with opened(sealed) as memos:
+        memos.cubes.create("work")
+        kept = memos.add("They keep xylophones in Mirecourt.", cube="work")
+        memos.maintenance.backup(tmp_path / "backups" / "one")
+        erased = memos.erase(memos.add(SECRET).item_ids[0])
+    with opened(sealed) as memos:
+        check = memos.erasures.verify(erased, texts=["47B19-xylophone"])
+        assert (check.passed, check.problems) == (True, ())
+        looked = memos.erasures.verify(erased, texts=["xylophones in Mirecourt"], folders=[tmp_path / "backups"])
+        assert looked.scan is not None
+        places = {Path(trace.place.partition(": ")[0]).name for trace in looked.scan.remnants}
+        assert {"ledger", "versions.sealed", "messages.sealed"} <= places
+        assert looked.scan.unread == ()
+        with_points = memos.erasures.verify(erased, texts=[kept.item_ids[0]])
+        assert with_points.scan is not None
+        told = {trace.place.rpartition("/vector/")[2] for trace in with_points.scan.remnants}
+        assert any(".sealed: in/" in place for place in told)  # the payloads of the sealed index
+        assert memos._installation.vault is not None
+        sealer, block = memos._installation.vault.blocks(), sealed.home / "activation" / "ab"
+        block.mkdir(parents=True)
+        (block / f"{sealer.name('k')}.safetensors").write_bytes(sealer.seal("k", "work", b"a pangolin in a block"))
+        of_block = memos.erasures.verify(erased, texts=["a pangolin in a block"])
+        assert of_block.scan is not None
+        assert [Path(trace.place).parent for trace in of_block.scan.remnants] == [block]
+    with opened(sealed.model_copy(update={"home": tmp_path / "plain", "encryption_key": None})) as memos:
+        mine = memos.erase(memos.add("something else to erase").item_ids[0])
+        check = memos.erasures.verify(mine, texts=["xylophone"], folders=[tmp_path / "backups"])
+        assert not check.passed
+        assert check.scan is not None
+        assert any("versions.sealed: is encrypted" in line for line in check.scan.unread)

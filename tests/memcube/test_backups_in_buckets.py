@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
@@ -190,3 +191,25 @@ def test_wrong_keys_and_a_store_that_is_away_are_told_apart(
             memos.maintenance.backup(f"{WHERE}-2")
         receipt = memos.erase(item)
         assert receipt.untold_backups == (WHERE,)
+
+
+def test_an_encrypted_backup_has_its_keys_beside_it_until_they_are_destroyed(s3: S3Store, tmp_path: Path) -> None:
+    (tmp_path / "master").write_bytes(os.urandom(32))
+    key = f"file:{tmp_path / 'master'}"
+    with opened(tmp_path / "here", encryption_key=key) as memos:
+        memos.add("I keep bees.")
+        memos.cubes.create("work")
+        memos.add("a thing about work", cube="work")
+        memos.maintenance.backup(WHERE)
+        with pytest.raises(InvalidInput, match="no prefix for the keys"):
+            memos.maintenance.backup(f"s3://{BUCKET}/monday")
+        assert memos.cubes.drop("work").key_destroyed
+    names = keys(s3)
+    assert {"backups/monday/items.sealed"} <= set(names)
+    assert len([name for name in names if name.startswith("backups/keys-")]) == 1
+    assert not any(b"bees" in bytes(obstore.get(s3, name).bytes()) for name in names)
+    there = Settings(home=tmp_path / "there", encryption_key=key)
+    done = restore(WHERE, there, embedder=WordEmbedder())
+    assert (done.items, done.unreadable) == (1, 1)
+    with opened(tmp_path / "there", encryption_key=key) as memos:
+        assert [item.memory for item in memos.memories.list()] == ["I keep bees."]

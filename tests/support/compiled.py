@@ -5,6 +5,7 @@ Each engine of SQLAlchemy compiles what it runs anew, and thousands of tests beg
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,9 +13,12 @@ from sqlalchemy.util import LRUCache
 
 from memos.memcube.ledger import engine as sqlite
 from memos.memcube.ledger import postgres
+from memos.memcube.ledger.columns import SEALER
+from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.sealing import ColumnSealer
 
 _STATEMENTS = 5_000
-_prepare, _make_engine = sqlite.prepare_sqlite, postgres.make_engine
+_prepare, _make_engine, _seal = sqlite.prepare_sqlite, postgres.make_engine, Ledger.seal
 _known: dict[str, tuple[sa.Dialect, LRUCache[Any, Any]]] = {}
 
 
@@ -29,6 +33,16 @@ def make_engine(url: sa.URL, **pool: Any) -> sa.Engine:
     engine = _make_engine(url, **pool)
     _share(engine)
     return engine
+
+
+def seal(ledger: Ledger, sealer: ColumnSealer) -> None:
+    """Stand in for `Ledger.seal`: give a ledger a dialect of its own before it has keys."""
+    if not hasattr(ledger._engine.dialect, SEALER):
+        dialect = copy(ledger._engine.dialect)
+        for learnt in ("_type_memos", "memos_prepared"):
+            vars(dialect).pop(learnt, None)
+        ledger._engine.dialect = ledger._reader.dialect = dialect
+    _seal(ledger, sealer)
 
 
 def _share(engine: sa.Engine) -> None:

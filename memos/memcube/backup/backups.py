@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -21,7 +21,7 @@ from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError,
 from memos.memcube.backup import archive
 from memos.memcube.backup.archive import ERASED, Manifest
 from memos.memcube.backup.files import Progress, disk_errors, signed, unsigned
-from memos.memcube.backup.places import S3, BucketPlace, FolderPlace, Place, place_of
+from memos.memcube.backup.places import S3, BucketPlace, FolderPlace, Place, beside, place_of
 from memos.memcube.encryption.keys import Keyring
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
@@ -67,7 +67,7 @@ def back_up(
         )
     archive.prepare(place)
     if keys is not None:
-        keys.copy_beside(_folder_of(place).parent)  # where it cannot be written nothing is begun
+        keys.copy_into(beside(place))  # where it cannot be written nothing is begun
     backup_id, now = new_id(), clock.now()
     with disk_errors(place), place.create(ERASED) as file:
         file.write(signed({"backup": backup_id}))
@@ -82,7 +82,7 @@ def back_up(
             raise Conflict(f"Another backup was started in {place} meanwhile; give each backup its own folder.")
         if keys is not None:
             # Before the backup is one: without its keys it is of no use.
-            keys.copy_beside(_folder_of(place).parent)
+            keys.copy_into(beside(place))
         archive.seal(place, manifest)
     except BaseException:
         with suppress(OSError, MemosError):
@@ -219,20 +219,14 @@ def known(ledger: Ledger) -> list[KnownBackup]:
     return [KnownBackup(row.id, row.folder, row.created_at, row.finished_at, row.untold) for row in rows]
 
 
-def places(ledger: Ledger) -> list[Path]:
-    """Return the folders that hold the known backups, with copies of an encrypted installation's keys."""
-    return sorted({Path(made.folder).parent for made in known(ledger) if not made.folder.startswith(S3)})
-
-
-def _folder_of(place: Place) -> Path:
-    """Return the folder of a sealed backup. Raises: InvalidInput."""
-    if isinstance(place, FolderPlace):
-        return place.folder.resolve()
-    raise InvalidInput(
-        str(place),
-        "is in a bucket, where no copy of the keys can be kept up to date; back up an encrypted installation into a "
-        "folder, and copy that with the keys-….json beside it",
-    )
+def places(folders: Iterable[str]) -> list[Place]:
+    """Return the places that hold these backups, and copies of an encrypted installation's keys."""
+    found: dict[str, Place] = {}
+    for folder in folders:
+        with suppress(InvalidInput):  # a backup that was not sealed may lie anywhere
+            place = beside(folder)
+            found[str(place)] = place
+    return [found[name] for name in sorted(found)]
 
 
 def forget(ledger: Ledger, where: Path | str | Place) -> None:

@@ -71,6 +71,19 @@ def inside(where: str | Path, name: str) -> str:
     return f"{str(where).rstrip('/')}/{name}" if str(where).startswith(S3) else str(Path(where) / name)
 
 
+def beside(where: str | Path | Place) -> Place:
+    """Return the place that a backup is in, for what belongs to several. Raises: InvalidInput (a bucket itself)."""
+    place = place_of(where)
+    if isinstance(place, FolderPlace):
+        return FolderPlace(place.folder.resolve().parent)
+    above, _, _ = str(place).rpartition("/")
+    if above.removeprefix(S3).count("/") < 1:
+        raise InvalidInput(
+            str(place), "has no prefix for the keys beside it: use one such as s3://bucket/backups/monday"
+        )
+    return BucketPlace(above)
+
+
 class FolderPlace:
     """A folder."""
 

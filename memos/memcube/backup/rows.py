@@ -39,7 +39,7 @@ from memos.core.types import (
 )
 from memos.memcube.backup.files import ProgressReporter
 from memos.memcube.ledger import schema as t
-from memos.memcube.ledger.columns import UtcMicros
+from memos.memcube.ledger.columns import CUBE, UtcMicros, is_sealed, kind_of
 from memos.memcube.ledger.schema import RECORD_ID_CHARS
 
 Row = dict[str, Any]
@@ -132,9 +132,17 @@ def key_of(table: sa.Table, row: Row) -> list[Any]:
 
 
 def insert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> None:
-    binary = [column.name for column in table.columns if isinstance(column.type, sa.LargeBinary)]
+    binary = [column.name for column in table.columns if isinstance(kind_of(column), sa.LargeBinary)]
     raw = [{name: base64.b64decode(row[name]) for name in binary if row[name] is not None} for row in rows]
-    connection.execute(sa.insert(_plain(table)), [row | of_it for row, of_it in zip(rows, raw, strict=True)])
+    entries = [row | of_it for row, of_it in zip(rows, raw, strict=True)]
+    if table is not t.file_parts or not is_sealed(connection):
+        connection.execute(sa.insert(_plain(table)), entries)
+        return
+    # A part is sealed with the key of its file's cube, which it does not name.
+    query = sa.select(t.files.c.id, t.files.c.cube_id).where(t.files.c.id.in_({row["file_id"] for row in rows}))
+    cube_of = {row.id: row.cube_id for row in connection.execute(query)}
+    for entry in entries:
+        connection.execute(sa.insert(_plain(table)), [entry], execution_options={CUBE: cube_of[entry["file_id"]]})
 
 
 def insert_all(
@@ -181,8 +189,10 @@ def is_blank(connection: sa.Connection) -> bool:
 
 
 def clear(connection: sa.Connection) -> None:
+    """Remove every row but the keys of an encrypted ledger."""
     for table in reversed(t.metadata.sorted_tables):
-        connection.execute(sa.delete(table))
+        rest = sa.delete(table)
+        connection.execute(rest.where(~t.meta.c.key.startswith("mark:keys")) if table is t.meta else rest)
 
 
 def ledger_id(connection: sa.Connection) -> str:
@@ -284,7 +294,7 @@ def _default_of(column: sa.Column[Any]) -> Any:
         told = str(column.server_default.arg)
         if isinstance(column.type, sa.Boolean):
             return told == "true"
-        return told if isinstance(column.type, sa.String) else json.loads(told)
+        return told if isinstance(kind_of(column), sa.String) else json.loads(told)
     if column.nullable:
         return None
     raise ValueError(f"{column.table.name} lacks the column {column.name}")
@@ -308,7 +318,7 @@ def _encoded(value: Any) -> Any:
 
 def _type_check(column: sa.Column[Any]) -> Check:
     known = frozenset(_CHOICES.get(f"{column.table.name}.{column.name}", ()))
-    match column.type:
+    match kind_of(column):
         case UtcMicros():
             return lambda value: _whole(value, _EARLIEST, _LATEST)
         case sa.BigInteger():
@@ -329,7 +339,7 @@ def _type_check(column: sa.Column[Any]) -> Check:
 
 
 def _bounds_check(column: sa.Column[Any], bounds: Bounds) -> Check:
-    kind = column.type
+    kind = kind_of(column)
     if isinstance(kind, UtcMicros):
         latest = math.inf if column.name in _TOLD_TIMES else bounds.now
         return lambda value: (

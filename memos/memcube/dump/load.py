@@ -35,6 +35,7 @@ from memos.memcube.ledger import cubes, entities, files, items, outbox, reading,
 from memos.memcube.ledger import cubes as templates
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
+from memos.memcube.ledger.columns import CUBE, is_sealed
 from memos.memcube.ledger.tasks import PRIORITY, NewTask
 
 _NEW_REVISION = 1  # an index never saw these ids: what was erased here does not get them again
@@ -146,6 +147,13 @@ def load(connection: sa.Connection, work: Load) -> Loaded:
 
 
 def size_of(connection: sa.Connection, work: Load) -> int:
+    if is_sealed(connection):
+        v, f = t.versions.c, t.files.c
+        made = [id_ for batch in work.ids.new_ids(Kind.ITEM) for id_ in batch]
+        stored = [id_ for batch in work.ids.new_ids(Kind.FILE) for id_ in batch]
+        texts: int = sum(len(x.encode()) for x in items.scalars_in(connection, sa.select(v.memory), v.item_id, made))
+        files_bytes: int = sum(items.scalars_in(connection, sa.select(f.bytes), f.id, stored))
+        return texts + files_bytes
     text = sa.cast(t.versions.c.memory, sa.LargeBinary)
     size = sa.func.length(text) if connection.dialect.name == "sqlite" else sa.func.octet_length(t.versions.c.memory)
     queries = (
@@ -317,16 +325,19 @@ def _insert_contents(connection: sa.Connection, work: Load) -> None:
         for block in work.reader.blocks(name, part):
             held += block
             while len(held) >= files.PART_BYTES:
-                _insert_part(connection, fate, id_, ordinal, bytes(held[: files.PART_BYTES]))
+                _insert_part(connection, work, fate, id_, ordinal, bytes(held[: files.PART_BYTES]))
                 del held[: files.PART_BYTES]
                 ordinal += 1
         if held:
-            _insert_part(connection, fate, id_, ordinal, bytes(held))
+            _insert_part(connection, work, fate, id_, ordinal, bytes(held))
 
 
-def _insert_part(connection: sa.Connection, fate: IdResolution, file: str, ordinal: int, data: bytes) -> None:
+def _insert_part(
+    connection: sa.Connection, work: Load, fate: IdResolution, file: str, ordinal: int, data: bytes
+) -> None:
     if fate is IdResolution.NEW:
-        connection.execute(sa.insert(t.file_parts).values(file_id=file, ordinal=ordinal, data=data))
+        part = sa.insert(t.file_parts).values(file_id=file, ordinal=ordinal, data=data)
+        connection.execute(part, execution_options={CUBE: work.target.cube})
 
 
 def _events(work: Load) -> Iterator[rows.Row]:

@@ -21,6 +21,7 @@ from memos.memcube.dump.container import POINTS, VECTORS, DumpReader, DumpWriter
 from memos.memcube.dump.ids import IdResolution, Ids, Kind
 from memos.memcube.indexing.followers import CHUNK_TOKENS, point_id
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.columns import is_sealed
 
 _ROWS_AT_ONCE = 10_000
 _VERSIONS_AT_ONCE = 250
@@ -125,8 +126,9 @@ def _header(count: int, dimension: int) -> bytes:
 
 def _held(connection: sa.Connection, cube: str, source: VectorSource) -> Iterator[tuple[str, int, HeldPoint]]:
     v = t.versions
+    chars = (v.c.memory if is_sealed(connection) else sa.func.length(v.c.memory)).label("chars")
     query = (
-        sa.select(v.c.id, t.items.c.revision, sa.func.length(v.c.memory).label("chars"))
+        sa.select(v.c.id, t.items.c.revision, chars)
         .join(t.items, t.items.c.id == v.c.item_id)
         .where(v.c.cube_id == cube)
         .order_by(v.c.id)
@@ -140,7 +142,14 @@ def _held(connection: sa.Connection, cube: str, source: VectorSource) -> Iterato
             fresh = _fresh(left, chunk, held, revisions)
             yield from ((id_, chunk, point) for id_, point in fresh.items())
             # Only a longer text has another chunk.
-            chunk, left = chunk + 1, [row.id for row in batch if row.id in fresh and row.chars > CHUNK_TOKENS - 2]
+            chunk, left = (
+                chunk + 1,
+                [row.id for row in batch if row.id in fresh and _length(row.chars) > CHUNK_TOKENS - 2],
+            )
+
+
+def _length(told: int | str) -> int:
+    return told if isinstance(told, int) else len(told)
 
 
 def _fresh(

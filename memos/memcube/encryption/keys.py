@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from memos.core.clock import new_id, to_micros
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput, PermissionDenied
 from memos.memcube.backup.files import disk_errors, sync_folder
+from memos.memcube.backup.places import FolderPlace, Place
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -201,13 +202,27 @@ class KeysFile:
     def written(self) -> bytes:
         return json.dumps({"format": _FORMAT, **asdict(self)}, indent=1, ensure_ascii=False).encode() + b"\n"
 
+    def opened(self, master: bytes, where: str) -> bytes:
+        """Return the root key. Raises: PermissionDenied (another master key), BackendUnavailable (the extra)."""
+        try:
+            return _unwrap(master, self.root, f"root {self.id}")
+        except ValueError as error:
+            raise PermissionDenied(
+                f"{SETTING} gives a key that is not the master key of {where}: set it to the one in use since the last "
+                "`memos data rotate-key`. Nothing was changed."
+            ) from error
 
-def read_keys(path: Path) -> KeysFile | None:
-    """Read a file of keys without opening any; None if there is none. Raises: IntegrityError, PermissionDenied."""
+
+def new_keys(master: bytes, state: KeyState) -> tuple[KeysFile, bytes]:
+    """Return new keys, and their root key."""
+    root, id_ = os.urandom(KEY_BYTES), new_id()
+    return KeysFile(id_, state, _wrap(master, root, f"root {id_}")), root
+
+
+def parse_keys(raw: str | bytes, where: Path | str) -> KeysFile:
+    """Return the keys that were written. Raises: IntegrityError."""
     try:
-        with disk_errors(path.parent):
-            raw = path.read_bytes()
-            told = json.loads(raw if raw.strip(b"\0") else path.read_bytes())  # opened just before it was replaced
+        told = json.loads(raw)
         if told.pop("format") != _FORMAT:
             raise ValueError
         told["state"] = KeyState(told["state"])
@@ -215,9 +230,19 @@ def read_keys(path: Path) -> KeysFile | None:
         return KeysFile(**told)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise IntegrityError(
-            f"{path} is damaged, and without its keys nothing of an encrypted installation can be read: put back a "
+            f"{where} is damaged, and without its keys nothing of an encrypted installation can be read: put back a "
             "copy of it, such as the one beside the backups. Nothing was changed."
         ) from error
+
+
+def read_keys(path: Path) -> KeysFile | None:
+    """Read a file of keys without opening any; None if there is none. Raises: IntegrityError, PermissionDenied."""
+    try:
+        with disk_errors(path.parent):
+            raw = path.read_bytes()
+            return parse_keys(
+                raw if raw.strip(b"\0") else path.read_bytes(), path
+            )  # opened just before it was replaced
     except BackendUnavailable as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
@@ -229,6 +254,7 @@ class Keyring:
 
     def __init__(self, path: Path, content: KeysFile, root: bytes) -> None:
         self.path = path
+        self.where = str(path)
         self.id = content.id
         self._root = root
         self._opened: dict[str, bytes] = {}
@@ -238,8 +264,7 @@ class Keyring:
     @classmethod
     def create(cls, path: Path, master: bytes, state: KeyState) -> Keyring:
         """Make new keys. Raises: PermissionDenied, BackendUnavailable (a full disk, or the extra is missing)."""
-        root, id_ = os.urandom(KEY_BYTES), new_id()
-        content = KeysFile(id_, state, _wrap(master, root, f"root {id_}"))
+        content, root = new_keys(master, state)
         with disk_errors(path.parent):
             _write(path, content.written())
         return cls(path, content, root)
@@ -247,14 +272,7 @@ class Keyring:
     @classmethod
     def open(cls, path: Path, content: KeysFile, master: bytes) -> Keyring:
         """Open keys with their master key. Raises: PermissionDenied (it is another), BackendUnavailable (the extra)."""
-        try:
-            root = _unwrap(master, content.root, f"root {content.id}")
-        except ValueError as error:
-            raise PermissionDenied(
-                f"{SETTING} gives a key that is not the master key of {path}: set it to the one in use since the last "
-                "`memos data rotate-key`. Nothing was changed."
-            ) from error
-        return cls(path, content, root)
+        return cls(path, content, content.opened(master, str(path)))
 
     @property
     def state(self) -> KeyState:
@@ -294,37 +312,50 @@ class Keyring:
 
         The file is replaced and its old blocks are overwritten first; what the disk keeps of them is beyond a program.
         """
+        with self._lock:
+            gone = self._of_erased(self._reread(), erased)
+            if gone:
+                self._change(lambda now: replace(now, cubes=tuple(one for one in now.cubes if one.id not in gone)))
+                self._close(gone)
+        return dict(Counter(gone.values()))
+
+    def _of_erased(self, content: KeysFile, erased: Collection[tuple[str, datetime]]) -> dict[str, str]:
+        """Return the cube of each key, by the key's id, that an erased cube had."""
         at: dict[str, int] = {}
         for cube, moment in erased:
             at[cube] = max(at.get(cube, 0), to_micros(moment))
-        with self._lock:
-            names = {each.id: self._cube_of(each) for each in self._reread().cubes}
-            gone = [each.id for each in self._content.cubes if each.made_at <= at.get(names[each.id], -1)]
-            if not gone:
-                return {}
-            self._change(lambda now: replace(now, cubes=tuple(one for one in now.cubes if one.id not in gone)))
-            for id_ in gone:
-                self._opened.pop(id_, None)
-        return dict(Counter(names[id_] for id_ in gone))
+        names = {each.id: self._cube_of(each) for each in content.cubes}
+        return {each.id: names[each.id] for each in content.cubes if each.made_at <= at.get(names[each.id], -1)}
+
+    def _close(self, gone: Collection[str]) -> None:
+        for id_ in gone:
+            self._opened.pop(id_, None)
 
     def rotate(self, master: bytes) -> None:
         """Wrap the root key with another master key; nothing else changes."""
         self._change(lambda now: replace(now, root=_wrap(master, self._root, f"root {now.id}")))
 
-    def copy_beside(self, folder: Path, *, only_existing: bool = False) -> Path:
-        """Write a copy of the file into a folder of backups, whose name says of which installation it is."""
-        target = folder / copy_name(self.id)
-        if not only_existing or target.exists():
-            with disk_errors(folder):
-                _write(target, self._reread().written())
-        return target
+    def copy_into(self, place: Place, *, only_existing: bool = False) -> None:
+        """Write a copy of the file into a place of backups, whose name says of which installation it is."""
+        name = copy_name(self.id)
+        if only_existing and read_copy(place, self.id) is None:
+            return
+        content = self._reread().written()
+        if isinstance(place, FolderPlace):
+            with disk_errors(place.folder):
+                _write(place.folder / name, content)
+        else:
+            place.put_last(name, content)
 
     def _reread(self) -> KeysFile:
-        found = read_keys(self.path)
+        found = self._stored()
         if found is None or found.id != self.id:
-            raise IntegrityError(f"{self.path} was removed or replaced while it was in use; put it back.")
+            raise IntegrityError(f"{self.where} was removed or replaced while it was in use; put it back.")
         self._content = found
         return found
+
+    def _stored(self) -> KeysFile | None:
+        return read_keys(self.path)
 
     def _change(self, change: Callable[[KeysFile], KeysFile]) -> None:
         with self._lock, _locked(self.path.parent), disk_errors(self.path.parent):
@@ -357,12 +388,24 @@ class Keyring:
             try:
                 self._opened[about] = _unwrap(self._root, wrapped, about)
             except ValueError as error:
-                raise IntegrityError(f"{self.path} is damaged: a key in it was changed; put back a copy.") from error
+                raise IntegrityError(f"{self.where} is damaged: a key in it was changed; put back a copy.") from error
         return self._opened[about]
 
 
 def copy_name(id_: str) -> str:
     return f"keys-{id_}.json"
+
+
+def read_copy(place: Place, id_: str) -> KeysFile | None:
+    """Return the copy of an installation's keys in a place of backups, None if there is none."""
+    name = copy_name(id_)
+    if isinstance(place, FolderPlace):
+        return read_keys(place.folder / name)
+    try:
+        with place.open(name) as file:
+            return parse_keys(file.read(), f"{place}/{name}")
+    except FileNotFoundError:
+        return None
 
 
 @contextmanager

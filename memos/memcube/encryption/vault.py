@@ -21,8 +21,10 @@ from typing import Self
 
 import sqlalchemy as sa
 
+from memos.core.clock import new_id
 from memos.errors import BackendUnavailable, IntegrityError, InvalidInput, MemosError, PermissionDenied
 from memos.memcube.backup import backups
+from memos.memcube.backup.places import Place
 from memos.memcube.encryption.files import SUFFIX, seal_bytes, seal_folder, unseal_bytes, unseal_folder
 from memos.memcube.encryption.keys import KEYS_FILE, SETTING, Keyring, KeyState, master_key, read_keys
 from memos.memcube.ledger import adapters as adapter_rows
@@ -40,13 +42,14 @@ _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _MOUNTS = Path("/proc/self/mounts")
 
 
-def unlock(home: Path, place: str | None, *, on_server: bool = False, may_be_plain: bool = False) -> Keyring | None:
-    """Open the keys of an installation, or make them for a new one; None if it is not encrypted.
+def unlock(home: Path, place: str | None, *, may_be_plain: bool = False) -> Keyring | None:
+    """Open the keys of an installation in a folder, or make them for a new one; None if it is not encrypted.
+
+    Of a ledger on a server that is `memos.memcube.encryption.ledger_keys.unlock_ledger`.
 
     Args:
         home: The folder of the installation, which exists.
         place: The setting `encryption_key`.
-        on_server: The ledger is on a server, which this program does not encrypt.
         may_be_plain: A key that is set for an installation that is not encrypted is no error.
 
     Raises:
@@ -55,13 +58,6 @@ def unlock(home: Path, place: str | None, *, on_server: bool = False, may_be_pla
         BackendUnavailable: A conversion was cut off, or the extra is missing.
         IntegrityError: The file of keys is damaged or missing.
     """
-    if on_server:
-        if place is not None:
-            raise InvalidInput(
-                SETTING,
-                "encrypts an installation with its ledger in a folder; encrypt the server's disks, and unset it",
-            )
-        return None
     path, ledger = home / KEYS_FILE, home / "ledger.db"
     keys, content = open_keys(home, place), read_keys(path)
     has_ledger = has_content(ledger)
@@ -114,12 +110,13 @@ def ledger_key(keys: Keyring | None) -> bytes | None:
 
 
 class Vault:
-    """The sealed files of an open installation, which is locked; `close` removes what is in memory."""
+    """The sealed files of an open installation, which is locked if it is `alone`; `close` removes what is in memory."""
 
-    def __init__(self, home: Path, keys: Keyring) -> None:
+    def __init__(self, home: Path, keys: Keyring, *, alone: bool = True) -> None:
         self.home = home
         self.keys = keys
-        self.working = _memory_folder(home, keys.id)
+        # Processes that share a ledger on a server have a folder each.
+        self.working = _memory_folder(home, keys.id if alone else f"{keys.id} {os.getpid()} {new_id()}")
         self._is_kept = True
 
     def index(self, space: str) -> SealedIndex:
@@ -139,7 +136,7 @@ class Vault:
             erased = [(row.cube_id, row.at) for row in connection.execute(query) if row.removed.get("cubes")]
         destroyed = self.keys.destroy(erased)
         if erased:
-            renew_copies(self.keys, backups.places(ledger))
+            renew_copies(self.keys, backups.places(made.folder for made in backups.known(ledger)))
         return destroyed
 
     def not_kept(self) -> None:
@@ -319,14 +316,14 @@ class BlockSealer:
         return self.keys.shared(_BLOCKS)
 
 
-def renew_copies(keys: Keyring, folders: Collection[Path]) -> list[Path]:
-    """Write the keys over their copies beside backups; return the folders where that failed, which are logged."""
+def renew_copies(keys: Keyring, places: Collection[Place]) -> list[str]:
+    """Write the keys over their copies beside backups; return the places where that failed, which are logged."""
     failed = []
-    for folder in folders:
+    for place in places:
         try:
-            keys.copy_beside(folder, only_existing=True)
+            keys.copy_into(place, only_existing=True)
         except MemosError as error:
-            failed.append(folder)
+            failed.append(str(place))
             what = "cannot renew the copy of the keys in %s (%s); copy %s there, or it keeps what was destroyed"
-            log.warning(what, folder, error, keys.path)
+            log.warning(what, place, error, keys.where)
     return failed

@@ -27,6 +27,7 @@ from memos.core.filters import Node
 from memos.core.types import Event, Item, ItemType, LinkKind, Role, Status, ToolCall, Trust
 from memos.memcube.ledger import filter_sql, items, segments
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.columns import is_sealed
 from memos.memcube.ledger.expiry import is_live
 from memos.memcube.ledger.filter_sql import compile_sql
 
@@ -81,7 +82,7 @@ def page(
 
 
 def _passing(connection: sa.Connection, cube: str, node: Node | None) -> tuple[sa.ColumnElement[bool], ...]:
-    return t.items.c.cube_id == cube, compile_sql(node, filter_sql.of(connection))
+    return t.items.c.cube_id == cube, compile_sql(node, filter_sql.of(connection, [cube]))
 
 
 _VALUES: dict[FacetName, sa.ColumnElement[Any]] = {
@@ -109,7 +110,8 @@ def facets(
 
     Unless `deleted` ones are wanted too, only the counts of statuses have them.
     """
-    columns = [_VALUES[name].label(f"value_{name}") for name in names]
+    values = {**_VALUES, FacetName.TAG: t.versions.c.tags} if is_sealed(connection) else _VALUES
+    columns = [values[name].label(f"value_{name}") for name in names]
     newest = (t.items.c.created_at.desc(), t.items.c.id.desc())
     query = sa.select(t.versions.c.status, *columns).select_from(_ITEMS)
     query = query.where(*_passing(connection, cube, node), is_live(now))
@@ -117,8 +119,10 @@ def facets(
     shown = rows if deleted else [row for row in rows if row.status != Status.DELETED]
     found = []
     for place, name in enumerate(names, 1):
-        values = [row[place] for row in (rows if name is FacetName.STATUS else shown)]
-        found.append(_facet(name, _COUNTERS.get(name, Counter)(values), most))
+        told = [row[place] for row in (rows if name is FacetName.STATUS else shown)]
+        if name is FacetName.TAG:
+            told = [tags if isinstance(tags, str) else json.dumps(tags) for tags in told]
+        found.append(_facet(name, _COUNTERS.get(name, Counter)(told), most))
     return Facets(len(shown), len(rows) == COUNTED, tuple(found))
 
 

@@ -6,13 +6,13 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -30,6 +30,9 @@ from memos.errors import (
 from memos.memcube.ledger import audit_chain, postgres, sqlcipher
 from memos.memcube.ledger.queues import TASK_DUE
 from memos.memcube.ledger.schema import metadata
+
+if TYPE_CHECKING:
+    from memos.memcube.ledger.sealing import ColumnSealer
 
 _BUSY_TIMEOUT_MS = 30_000
 _WAL_RETRY_S = 0.005
@@ -165,6 +168,17 @@ class Ledger:
             raise
         return ledger
 
+    @classmethod
+    def look(cls, url: str) -> Ledger:
+        """Return a ledger on a server to look at, without migrating it."""
+        parsed = _parsed(url)
+        return cls(postgres.make_engine(parsed, pool_size=1), postgres.place_of(parsed))
+
+    def seal(self, sealer: ColumnSealer) -> None:
+        """Read and write columns of text sealed from now on; on PostgreSQL alone."""
+        sealer.attach(self._engine)
+        self.is_encrypted = True
+
     @property
     def is_sqlite(self) -> bool:
         return self._writer is not None
@@ -245,6 +259,14 @@ class Ledger:
                 raw: Any = connection.connection.driver_connection
                 raw.execute("VACUUM")
 
+    def compact(self, tables: Sequence[str]) -> None:
+        """Write tables of PostgreSQL into new files, which nobody may use meanwhile, and have the old ones removed."""
+        with self._translated(), self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            for table in tables:
+                connection.exec_driver_sql(f"VACUUM FULL {table}")
+            with suppress(exc.ProgrammingError):  # a right that few have: the server does it within minutes
+                connection.exec_driver_sql("CHECKPOINT")
+
     def truncate_wal(self) -> bool:
         """Truncate SQLite's write-ahead log, which may contain deleted text; return False if a reader prevents it."""
         if self._writer is None:
@@ -297,7 +319,7 @@ class Ledger:
 
     @property
     def _driver_errors(self) -> tuple[type[Exception], ...]:
-        return (sqlite3.Error, sqlcipher.driver().Error) if self.is_encrypted else (sqlite3.Error,)
+        return (sqlite3.Error, sqlcipher.driver().Error) if self.is_encrypted and self.is_sqlite else (sqlite3.Error,)
 
     def _meaning(self, error: exc.DBAPIError) -> MemosError:
         if not self.is_sqlite:
@@ -413,9 +435,7 @@ def look_at_file(path: Path, key: bytes | None = None) -> LedgerInspection:
 
 
 def look_at_server(url: str) -> LedgerInspection:
-    parsed = _parsed(url)
-    engine = postgres.make_engine(parsed, pool_size=1)
-    ledger = Ledger(engine, postgres.place_of(parsed))
+    ledger = Ledger.look(url)
     try:
         with ledger.read() as connection:
             postgres.check_server(connection, datetime.now(UTC))

@@ -14,6 +14,7 @@ from memos.core.browsing import DocumentPassage
 from memos.core.types import FileKind, FileState, Status, StoredFile, TaskState
 from memos.errors import NotFound
 from memos.memcube.ledger import items
+from memos.memcube.ledger.columns import CUBE, is_sealed, sealed_columns
 from memos.memcube.ledger.schema import (
     fields_of,
     file_items,
@@ -40,23 +41,24 @@ PART_BYTES = 1_048_576
 
 def add(connection: sa.Connection, file: StoredFile, data: bytes) -> None:
     connection.execute(sa.insert(files).values(row_of(files, file, info=dict(file.info))))
-    _add_parts(connection, file.id, data)
+    _add_parts(connection, file.id, file.cube, data)
 
 
-def replace_content(connection: sa.Connection, file_id: str, data: bytes) -> None:
+def replace_content(connection: sa.Connection, file_id: str, cube: str, data: bytes) -> None:
     connection.execute(sa.delete(file_parts).where(file_parts.c.file_id == file_id))
     connection.execute(sa.update(files).where(files.c.id == file_id).values(bytes=len(data)))
-    _add_parts(connection, file_id, data)
+    _add_parts(connection, file_id, cube, data)
 
 
-def _add_parts(connection: sa.Connection, file_id: str, data: bytes) -> None:
+def _add_parts(connection: sa.Connection, file_id: str, cube: str, data: bytes) -> None:
     for ordinal, start in enumerate(range(0, len(data), PART_BYTES)):
         part = {"file_id": file_id, "ordinal": ordinal, "data": data[start : start + PART_BYTES]}
-        connection.execute(sa.insert(file_parts), [part])
+        connection.execute(sa.insert(file_parts), [part], execution_options={CUBE: cube})
 
 
-def change(connection: sa.Connection, file_id: str, **values: Any) -> None:
-    connection.execute(sa.update(files).where(files.c.id == file_id).values(**values))
+def change(connection: sa.Connection, file_id: str, cube: str, **values: Any) -> None:
+    changed = sa.update(files).where(files.c.id == file_id).values(**values)
+    connection.execute(changed, execution_options={CUBE: cube})
 
 
 def require(connection: sa.Connection, cubes: Collection[str], file_id: str) -> StoredFile:
@@ -69,9 +71,11 @@ def require(connection: sa.Connection, cubes: Collection[str], file_id: str) -> 
 
 def find(connection: sa.Connection, cube: str, **equal: Any) -> list[StoredFile]:
     query = sa.select(files).where(files.c.cube_id == cube, files.c.kind == FileKind.DOCUMENT)
-    query = query.where(*(files.c[name] == value for name, value in equal.items()))
+    unread = {column.name for column in sealed_columns(files)} if is_sealed(connection) else set()
+    query = query.where(*(files.c[name] == value for name, value in equal.items() if name not in unread))
     found = [to_file(row) for row in connection.execute(query.order_by(files.c.created_at.desc(), files.c.id.desc()))]
-    return shown(connection, found)
+    same = [file for file in found if all(getattr(file, name) == equal[name] for name in unread & equal.keys())]
+    return shown(connection, same)
 
 
 def page(
@@ -243,6 +247,8 @@ def expired(connection: sa.Connection, before: datetime) -> dict[str, list[str]]
 
 
 def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, str]]:
+    if is_sealed(connection):
+        return _broken_sealed(connection, cube, most) + _unread(connection, cube, most)
     length = sa.func.coalesce(sa.func.sum(sa.func.length(file_parts.c.data)), 0)
     size = sa.select(length).where(file_parts.c.file_id == files.c.id).scalar_subquery()
     short = sa.select(files.c.id).where(files.c.cube_id == cube, files.c.sha256 != "", files.c.bytes != size)
@@ -260,13 +266,42 @@ def broken(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, s
     other = sa.func.coalesce(sa.func.length(parts.c.text), -1) != parts.c.end - parts.c.start
     query = sa.select(parts.c.file_id).where(sa.or_(gap, other)).distinct().limit(most)
     found += [(file, "has passages that do not cover its whole text") for file in connection.scalars(query)]
+    return found + _unread(connection, cube, most)
+
+
+def _broken_sealed(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, str]]:
+    """Return the same where SQL cannot measure what is stored."""
+    found = []
+    its = sa.select(files.c.id, files.c.bytes).where(files.c.cube_id == cube, files.c.sha256 != "")
+    for file in connection.execute(its).all():
+        data = sa.select(file_parts.c.data).where(file_parts.c.file_id == file.id)
+        if sum(len(part) for part in connection.scalars(data)) != file.bytes:
+            found.append((file.id, "does not have the size recorded for it"))
+        parts = (
+            sa.select(file_items.c.start, file_items.c.end, messages.c.text)
+            .outerjoin(sources, sa.and_(sources.c.item_id == file_items.c.item_id, sources.c.ordinal == 0))
+            .outerjoin(messages, messages.c.id == sources.c.message_id)
+            .where(file_items.c.file_id == file.id)
+            .order_by(file_items.c.ordinal)
+        )
+        end = 0
+        for part in connection.execute(parts):
+            if part.start != end or part.text is None or len(part.text) != part.end - part.start:
+                found.append((file.id, "has passages that do not cover its whole text"))
+                break
+            end = part.end
+        if len(found) >= most:
+            break
+    return found[:most]
+
+
+def _unread(connection: sa.Connection, cube: str, most: int) -> list[tuple[str, str]]:
     states = (FileState.AVAILABLE, FileState.SUPERSEDED)
     none = ~sa.exists().where(file_items.c.file_id == files.c.id)
     query = sa.select(files.c.id).where(files.c.cube_id == cube, files.c.kind == FileKind.DOCUMENT, none)
     # A file that was replaced before it was read has no passages.
     query = query.where(files.c.state.in_(states), files.c.replaced_by.is_(None), files.c.sha256 != "")
-    found += [(file, "was read but has no passages") for file in connection.scalars(query.limit(most))]
-    return found
+    return [(file, "was read but has no passages") for file in connection.scalars(query.limit(most))]
 
 
 def remove(connection: sa.Connection, file_ids: Collection[str]) -> int:

@@ -29,8 +29,11 @@ from memos.core.filters import (
     Op,
     Or,
     Scalar,
+    info_paths,
+    matches,
     steps_of,
 )
+from memos.memcube.ledger.columns import is_sealed
 from memos.memcube.ledger.schema import conversations, items, versions
 
 Sql = sa.ColumnElement[Any]
@@ -169,7 +172,60 @@ def _postgres_value(value: Sql, key: str) -> Sql:
     return sa.func.coalesce(own, inside, type_=sa.JSON())
 
 
-def of(connection: sa.Connection) -> JsonSql:
+class SealedJson(PostgresJson):
+    """PostgreSQL with columns of text that it cannot look into: conditions on them are evaluated here.
+
+    Args:
+        connection: The ledger.
+        cubes: The cubes that are filtered.
+        among: Which versions of them.
+    """
+
+    def __init__(self, connection: sa.Connection, cubes: Sequence[str], among: Bool) -> None:
+        self._connection = connection
+        self._versions = versions.c.cube_id.in_(cubes), among
+
+    def holds(self, node: Node) -> Bool:
+        """Read the versions that could pass, and return the condition to be one of those that do."""
+        fields = {condition.field for condition in _conditions(node)}
+        columns = {name: versions.c["info" if name.startswith("info.") else name] for name in fields}
+        query = sa.select(versions.c.id, *dict.fromkeys(columns.values())).where(*self._versions)
+        passing = []
+        for row in self._connection.execute(query, execution_options={"yield_per": 1000}):
+            told = row._asdict()
+            record = {name: told.get(name) for name in fields}
+            record |= {f"info.{path}": value for path, value in info_paths(told.get("info") or {})}
+            if matches(node, record):
+                passing.append(row.id)
+        return versions.c.id == sa.any_(sa.literal(passing, sa.ARRAY(sa.Text)))
+
+
+_SEALED_FIELDS = frozenset({"memory", *LIST_FIELDS})
+
+
+def _conditions(node: Node) -> list[Condition]:
+    match node:
+        case Condition():
+            return [node]
+        case Not():
+            return _conditions(node.part)
+        case _:
+            return [found for part in node.parts for found in _conditions(part)]
+
+
+def _is_of_sealed(node: Node) -> bool:
+    """Return True if a filter has conditions on sealed columns alone."""
+    found = _conditions(node)
+    return bool(found) and all(each.field in _SEALED_FIELDS or each.field not in FIELDS for each in found)
+
+
+def of(connection: sa.Connection, cubes: Sequence[str] = (), among: Bool | None = None) -> JsonSql:
+    """Return what compiles filters for a ledger; of a sealed one `cubes` are filtered, and `among` their versions.
+
+    By default the current ones.
+    """
+    if is_sealed(connection):
+        return SealedJson(connection, cubes, versions.c.recorded_to.is_(None) if among is None else among)
     return SqliteJson() if connection.dialect.name == "sqlite" else PostgresJson()
 
 
@@ -232,6 +288,8 @@ _NEGATED = {Op.NE: Op.EQ, Op.NIN: Op.IN}
 
 def compile_sql(node: Node | None, dialect: JsonSql) -> Bool:
     """Compile a filter to a condition on versions, joined with items and (outer join) conversations."""
+    if isinstance(dialect, SealedJson) and node is not None and _is_of_sealed(node):
+        return dialect.holds(node)
     match node:
         case None:
             return sa.true()

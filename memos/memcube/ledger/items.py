@@ -16,6 +16,7 @@ from memos.core.filters import Node, info_paths
 from memos.core.types import Item, ItemType, Json, LinkKind, Role, Source, Status, Tier, Trust, Version
 from memos.errors import Conflict, NotFound
 from memos.memcube.ledger import entities, expiry, filter_sql
+from memos.memcube.ledger.columns import is_sealed
 from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import (
@@ -257,12 +258,24 @@ _BRIEF = (
 _BRIEF_NOW = PreparedSelect(_BRIEF.where(versions.c.recorded_to.is_(None)), Brief._make)
 
 
+def _shortened(values: Iterable[Any]) -> Brief:
+    id_, version, cube, memory, _, *others = values
+    return Brief(id_, version, cube, memory[:BRIEF_CHARS], len(memory), *others)
+
+
+# Where SQL cannot cut a text.
+_columns = list(_BRIEF.selected_columns)
+_SEALED_BRIEF = _BRIEF.with_only_columns(*_columns[:3], versions.c.memory, sa.null(), *_columns[5:])
+_SEALED_BRIEF_NOW = PreparedSelect(_SEALED_BRIEF.where(versions.c.recorded_to.is_(None)), _shortened)
+
+
 def briefs(
     connection: sa.Connection, cubes: Sequence[str], ids: Collection[str], at: datetime | None = None
 ) -> list[Brief]:
     found: list[Brief] = []
+    now, then = (_SEALED_BRIEF_NOW, _SEALED_BRIEF) if is_sealed(connection) else (_BRIEF_NOW, _BRIEF)
     for batch in in_batches(ids):
-        found += _these(connection, _BRIEF_NOW, _BRIEF, batch, cubes, at)
+        found += _these(connection, now, then, batch, cubes, at)
     return found
 
 
@@ -324,7 +337,9 @@ def matching(
     offset: int = 0,
     newest: bool = False,
 ) -> list[Item]:
-    query = SELECT.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
+    query = SELECT.where(
+        items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection, cubes))
+    )
     order = [items.c.created_at, items.c.id]
     query = query.order_by(*(column.desc() for column in order)) if newest else query.order_by(*order)
     return [to_item(row) for row in connection.execute(query.limit(limit).offset(offset))]
@@ -332,7 +347,7 @@ def matching(
 
 def count(connection: sa.Connection, cubes: Sequence[str], node: Node | None) -> int:
     query = SELECT.with_only_columns(sa.func.count())
-    query = query.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection)))
+    query = query.where(items.c.cube_id.in_(cubes), standing(None), compile_sql(node, filter_sql.of(connection, cubes)))
     return connection.execute(query).scalar_one()
 
 
@@ -345,9 +360,8 @@ def matching_ids(
     limit: int | None = None,
 ) -> list[str]:
     query = SELECT.with_only_columns(versions.c.item_id)
-    query = query.where(items.c.cube_id.in_(cubes), standing(at), compile_sql(node, filter_sql.of(connection))).limit(
-        limit
-    )
+    query = query.where(items.c.cube_id.in_(cubes), standing(at))
+    query = query.where(compile_sql(node, filter_sql.of(connection, cubes, standing(at)))).limit(limit)
     return list(connection.scalars(query))
 
 
@@ -371,8 +385,10 @@ def passing(
     at: datetime | None = None,
 ) -> set[str]:
     query = SELECT.with_only_columns(versions.c.item_id).where(versions.c.cube_id.in_(cubes), standing(at))
-    query = query.where(compile_sql(node, filter_sql.of(connection)))
-    return set(scalars_in(connection, query, versions.c.item_id, ids))
+    wanted = list(ids)
+    among = sa.and_(standing(at), versions.c.item_id.in_(wanted)) if len(wanted) <= _BATCH else standing(at)
+    query = query.where(compile_sql(node, filter_sql.of(connection, cubes, among)))
+    return set(scalars_in(connection, query, versions.c.item_id, wanted))
 
 
 def newest(connection: sa.Connection, cubes: Sequence[str], limit: int, at: datetime | None = None) -> list[Item]:

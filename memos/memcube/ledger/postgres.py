@@ -188,6 +188,15 @@ def another_follows_graph(connection: sa.Connection) -> bool:
     return not connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(_GRAPH_LOCK)))
 
 
+KEYS_MARK = "mark:keys"
+"""The key in `meta` of the wrapped keys of an encrypted ledger."""
+
+
+def has_keys(connection: sa.Connection) -> bool:
+    """Return True if a ledger is or was encrypted."""
+    return connection.scalar(sa.select(meta.c.key).where(meta.c.key == KEYS_MARK)) is not None
+
+
 _ALONE = "mark:alone"
 
 

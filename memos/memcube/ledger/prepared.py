@@ -27,7 +27,7 @@ class PreparedSelect:
     def __init__(self, statement: sa.Select[Any], make: Make | None = None) -> None:
         self.make = make
         self._statement = statement
-        self._dialects: dict[str, _Compiled] = {}
+        self._on_sqlite: dict[PreparedSelect, _Compiled] = {}
         self._lock = threading.Lock()
 
     def rows(self, connection: sa.Connection, **lists: Sequence[Any]) -> list[Any]:
@@ -38,11 +38,18 @@ class PreparedSelect:
             found = connection.execute(self._statement, lists)
             return list(found if self.make is None else map(self.make, found))
         dialect = connection.dialect
-        compiled = self._dialects.get(dialect.name)
+        known = self._on_sqlite if dialect.name == "sqlite" else _known_to(dialect)
+        compiled = known.get(self)
         if compiled is None:
             with self._lock:
-                compiled = self._dialects.setdefault(dialect.name, _Compiled(self._statement, dialect, self.make))
+                compiled = known.setdefault(self, _Compiled(self._statement, dialect, self.make))
         return compiled.rows(connection, lists)
+
+
+def _known_to(dialect: Dialect) -> dict[PreparedSelect, _Compiled]:
+    """Return what was compiled for one ledger on a server: it opens sealed columns with that ledger's keys."""
+    known: dict[PreparedSelect, _Compiled] = vars(dialect).setdefault("memos_prepared", {})
+    return known
 
 
 class _Compiled:

@@ -12,6 +12,7 @@ from memos.core.filters import SEPARATOR, Node
 from memos.core.types import Item, RecordPrefix, Status, Trust
 from memos.memcube.ledger import filter_sql, items
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.columns import CUBE
 from memos.memcube.ledger.expiry import is_live
 from memos.memcube.ledger.filter_sql import between, compile_sql
 
@@ -45,10 +46,11 @@ def trust_of(connection: sa.Connection, item_id: str) -> Trust:
     return Trust(connection.scalar(query) or Trust.TRUSTED)
 
 
-def say(connection: sa.Connection, item_id: str, text: str, trust: Trust, now: datetime) -> None:
+def say(connection: sa.Connection, item_id: str, cube: str, text: str, trust: Trust, now: datetime) -> None:
     """Replace the source of a record: what was put last."""
     message = sa.update(t.messages).where(t.messages.c.id == _message(item_id))
-    connection.execute(message.values(text=text, trust=trust, chat_time=now))
+    said = message.values(text=text, trust=trust, chat_time=now)
+    connection.execute(said, execution_options={CUBE: cube})
     whole = sa.update(t.sources).where(t.sources.c.item_id == item_id, t.sources.c.ordinal == 0)
     connection.execute(whole.values(start=0, end=len(text)))
     connection.execute(sa.update(t.items).where(t.items.c.id == item_id).values(said_at=now))
@@ -72,7 +74,7 @@ def page(  # noqa: PLR0913 - what narrows it, and where it begins
 ) -> list[Item]:
     """Return records that pass a filter in the order of their ids."""
     query = items.SELECT.where(*_below(cube, prefix, after), is_live(now), items.standing(None))
-    query = query.where(compile_sql(node, filter_sql.of(connection)))
+    query = query.where(compile_sql(node, filter_sql.of(connection, [cube])))
     found = connection.execute(query.order_by(_ID).limit(limit).offset(offset))
     return [items.to_item(row) for row in found]
 

@@ -100,7 +100,7 @@ def _matching(connection: sa.Connection, rule: RetentionRule, at: datetime) -> s
     if rule.types:
         query = query.where(versions.c.type.in_(rule.types))
     if rule.tags:
-        query = query.where(compile_sql(Condition("tags", Op.IN, rule.tags), filter_sql.of(connection)))
+        query = query.where(compile_sql(Condition("tags", Op.IN, rule.tags), filter_sql.of(connection, [rule.cube])))
     return query.where(_holds_no_pinned_one())
 
 

@@ -1,6 +1,7 @@
 """The ledger's tables, portable between SQLite and PostgreSQL; the migrations create exactly these.
 
-Memory text is in `versions` (what an item says), `messages` (what was said) and `files` (originals).
+Memory text is in `versions` (what an item says), `messages` (what was said) and `files` (originals). What is `Sealed`
+cannot be read in an encrypted ledger on PostgreSQL.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memos.memcube.ledger.columns import UtcMicros
+from memos.memcube.ledger.columns import Sealed, UtcMicros, name_sealed
 
 metadata = sa.MetaData()
 
@@ -52,7 +53,7 @@ cubes = sa.Table(
     metadata,
     sa.Column("id", sa.String(128), primary_key=True),
     sa.Column("owner", sa.String(128), nullable=False),
-    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("description", Sealed(), nullable=False),
     sa.Column("time_zone", sa.String(64), nullable=False),
     sa.Column("embedder", _text_of(128), nullable=False),
     sa.Column("dimension", sa.Integer, nullable=False),
@@ -144,8 +145,8 @@ versions = sa.Table(
     sa.Column("recorded_at", UtcMicros, nullable=False),
     sa.Column("recorded_to", UtcMicros),
     sa.Column("actor", sa.String(128), nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("memory", sa.Text, nullable=False),
+    sa.Column("reason", Sealed(), nullable=False),
+    sa.Column("memory", Sealed(), nullable=False),
     sa.Column("type", sa.String(32), nullable=False),
     sa.Column("tier", sa.String(16), nullable=False),
     sa.Column("status", sa.String(16), nullable=False),
@@ -153,11 +154,11 @@ versions = sa.Table(
     sa.Column("role", sa.String(16), nullable=False),
     # `speaker|attribute`; the speaker alone may have 256 characters.
     sa.Column("key", _text_of(256)),
-    sa.Column("value", sa.Text),
-    sa.Column("tags", sa.JSON, nullable=False),
-    sa.Column("info", sa.JSON, nullable=False),
-    sa.Column("entities", sa.JSON, nullable=False),
-    sa.Column("keywords", sa.JSON, nullable=False, server_default="[]"),
+    sa.Column("value", Sealed()),
+    sa.Column("tags", Sealed(sa.JSON), nullable=False),
+    sa.Column("info", Sealed(sa.JSON), nullable=False),
+    sa.Column("entities", Sealed(sa.JSON), nullable=False),
+    sa.Column("keywords", Sealed(sa.JSON), nullable=False, server_default="[]"),
     sa.Column("confidence", sa.Float, nullable=False),
     sa.Column("valid_from", UtcMicros),
     sa.Column("valid_to", UtcMicros),
@@ -181,10 +182,10 @@ messages = sa.Table(
     sa.Column("external_id", sa.String(256)),
     sa.Column("role", sa.String(16), nullable=False),
     sa.Column("name", sa.String(256), nullable=False),
-    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("text", Sealed(), nullable=False),
     # The original content, if it was more than plain text.
-    sa.Column("content", sa.JSON(none_as_null=True)),
-    sa.Column("tool_calls", sa.JSON(none_as_null=True)),
+    sa.Column("content", Sealed(sa.JSON(none_as_null=True))),
+    sa.Column("tool_calls", Sealed(sa.JSON(none_as_null=True))),
     sa.Column("tool_call_id", sa.String(256)),
     sa.Column("chat_time", UtcMicros, nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
@@ -202,13 +203,13 @@ files = sa.Table(
     sa.Column("id", sa.String(36), primary_key=True),
     sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False),
     sa.Column("kind", sa.String(16), nullable=False),
-    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("name", Sealed(), nullable=False),
     sa.Column("media_type", sa.String(128), nullable=False),
     sa.Column("bytes", sa.BigInteger, nullable=False),
     sa.Column("sha256", sa.String(64), nullable=False),
     sa.Column("state", sa.String(16), nullable=False),
-    sa.Column("error", sa.Text),
-    sa.Column("info", sa.JSON, nullable=False),
+    sa.Column("error", Sealed()),
+    sa.Column("info", Sealed(sa.JSON), nullable=False),
     sa.Column("item_id", sa.String(36)),
     sa.Column("replaced_by", sa.String(36)),
     sa.Column("actor", sa.String(128), nullable=False),
@@ -226,7 +227,7 @@ file_parts = sa.Table(
     metadata,
     sa.Column("file_id", sa.String(36), sa.ForeignKey("files.id"), primary_key=True),
     sa.Column("ordinal", sa.Integer, primary_key=True),
-    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Column("data", Sealed(sa.LargeBinary), nullable=False),
 )
 
 # The character span of each chunk in a document's Markdown; the chunks of a file, in order, cover it completely.
@@ -251,7 +252,7 @@ extractions = sa.Table(
     sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False),
     sa.Column("reader", sa.String(64), nullable=False),
     sa.Column("model", sa.Text, nullable=False),
-    sa.Column("output", sa.Text, nullable=False),
+    sa.Column("output", Sealed(), nullable=False),
     sa.Column("created_at", UtcMicros, nullable=False),
 )
 
@@ -515,10 +516,10 @@ segments = sa.Table(
     sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False),
     sa.Column("state", sa.String(16), nullable=False),
     sa.Column("spans", sa.JSON, nullable=False),
-    sa.Column("told", sa.Text),
+    sa.Column("told", Sealed()),
     sa.Column("told_pages", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("words", sa.JSON, nullable=False),
-    sa.Column("vector", sa.LargeBinary),
+    sa.Column("words", Sealed(sa.JSON), nullable=False),
+    sa.Column("vector", Sealed(sa.LargeBinary)),
     sa.Column("pages", sa.Integer, nullable=False),
     sa.Column("unread", sa.Boolean, nullable=False),
     sa.Column("pinned", sa.Boolean, nullable=False, server_default=sa.false()),
@@ -564,7 +565,7 @@ retention_rules = sa.Table(
     sa.Column("cube_id", sa.String(128), sa.ForeignKey("cubes.id"), nullable=False, index=True),
     sa.Column("action", sa.String(16), nullable=False),
     sa.Column("types", sa.JSON, nullable=False),
-    sa.Column("tags", sa.JSON, nullable=False),
+    sa.Column("tags", Sealed(sa.JSON), nullable=False),
     sa.Column("statuses", sa.JSON, nullable=False),
     sa.Column("age_days", sa.Float, nullable=False),
     sa.Column("actor", sa.String(128), nullable=False),
@@ -783,3 +784,5 @@ adapter_exclusions = sa.Table(
     sa.Column("excluded_by", sa.String(128), nullable=False),
     sa.Column("excluded_at", UtcMicros, nullable=False),
 )
+
+name_sealed(metadata)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from memos.core.types import UNUSED, Item, ItemType, Tier
 from memos.memcube.ledger import items, tasks
+from memos.memcube.ledger.columns import CUBE
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import conversations, cubes, fields_of, pages, row_of, segments, versions, warmth
 from memos.memcube.ledger.schema import items as item_rows
@@ -263,7 +264,8 @@ def save(connection: sa.Connection, changed: Iterable[SegmentRow], known: Iterab
         values = _row(segment)
         if segment.id in before:
             del values["id"], values["cube_id"]
-            connection.execute(sa.update(segments).where(segments.c.id == segment.id).values(values))
+            changed_row = sa.update(segments).where(segments.c.id == segment.id).values(values)
+            connection.execute(changed_row, execution_options={CUBE: segment.cube})
         else:
             connection.execute(sa.insert(segments).values(values))
             _count(connection, segment.cube, 1)

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from memos.memcube.ledger import audit_chain, filter_sql, items
 from memos.memcube.ledger import schema as t
+from memos.memcube.ledger.columns import is_sealed
 from memos.memcube.ledger.entities import PERSON, fold
 
 _V = t.versions.c
@@ -66,7 +67,7 @@ def about(connection: sa.Connection, cube: str, names: Collection[str]) -> set[s
     found = set(
         connection.scalars(sa.select(m.item_id).where(m.cube_id == cube, m.name.in_(names), m.part.in_(PERSON)))
     )
-    dialect = filter_sql.of(connection)
+    dialect = filter_sql.of(connection, [cube])
     for name in names:
         near = sa.or_(dialect.has_folded(_V.speaker, name), dialect.has_folded(sa.func.coalesce(_V.key, ""), name))
         rows = connection.execute(sa.select(_V.item_id, _V.speaker, _V.key).where(_V.cube_id == cube, near))
@@ -78,18 +79,18 @@ def about(connection: sa.Connection, cube: str, names: Collection[str]) -> set[s
 
 def mentioning(connection: sa.Connection, cube: str, names: Collection[str]) -> set[str]:
     """Return the memories any version of which has one of these folded names in it, as a whole word."""
-    m, dialect = t.mentions.c, filter_sql.of(connection)
+    m, dialect = t.mentions.c, filter_sql.of(connection, [cube])
     found = set(connection.scalars(sa.select(m.item_id).where(m.cube_id == cube, m.name.in_(names))))
     plain = (_V.memory, sa.func.coalesce(_V.value, ""), _V.speaker, sa.func.coalesce(_V.key, ""))
+    is_read_whole = is_sealed(connection)
     lists = tuple(sa.cast(column, sa.Text) for column in (_V.tags, _V.info, _V.entities))
     talks = sa.select(t.items.c.id, t.conversations.c.name).join(t.conversations)
     for name in names:
         whole, written = _as_word(name), json.dumps(name)[1:-1]
         near = [dialect.has_folded(column, name) for column in plain]
         near += [dialect.has_folded(column, written) for column in lists]
-        rows = connection.execute(
-            sa.select(_V.item_id, *plain, _V.tags, _V.info, _V.entities).where(_V.cube_id == cube, sa.or_(*near))
-        )
+        query = sa.select(_V.item_id, *plain, _V.tags, _V.info, _V.entities).where(_V.cube_id == cube)
+        rows = connection.execute(query if is_read_whole else query.where(sa.or_(*near)))
         found.update(row[0] for row in rows if _has(whole, row[1:]))
         held = talks.where(t.conversations.c.cube_id == cube, dialect.has_folded(t.conversations.c.name, name))
         found.update(row.id for row in connection.execute(held) if _has(whole, [row.name]))

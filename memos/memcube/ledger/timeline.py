@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from memos.core.clock import to_micros
 from memos.core.types import REPLACING, TOLD, Item, ItemType, Role, Status
-from memos.memcube.ledger.columns import UtcMicros
+from memos.memcube.ledger.columns import UtcMicros, is_sealed
 from memos.memcube.ledger.expiry import is_live
 from memos.memcube.ledger.items import SELECT, rows_in, standing, to_item
 from memos.memcube.ledger.schema import items, links, versions
@@ -256,10 +256,13 @@ class Quote(NamedTuple):
 
 def quotes_of(connection: sa.Connection, cube: str, ids: Sequence[str], chars: int, now: datetime) -> dict[str, Quote]:
     """Return the first words of items, by id."""
-    words = sa.func.substr(versions.c.memory, 1, chars).label("words")
+    whole = versions.c.memory
+    words = (whole if is_sealed(connection) else sa.func.substr(whole, 1, chars)).label("words")
     query = sa.select(versions.c.item_id, words, _told().label("at")).join(items, items.c.id == versions.c.item_id)
     query = query.where(versions.c.cube_id == cube, standing(None), is_live(now))
-    return {row.item_id: Quote(row.words, row.at) for row in rows_in(connection, query, versions.c.item_id, ids)}
+    return {
+        row.item_id: Quote(row.words[:chars], row.at) for row in rows_in(connection, query, versions.c.item_id, ids)
+    }
 
 
 def by_ids(connection: sa.Connection, cube: str, ids: Sequence[str], now: datetime) -> list[Item]:

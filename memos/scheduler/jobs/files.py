@@ -159,7 +159,7 @@ class ReadFileJob:
             if masking.masked:
                 # The original bytes contain the secrets too, so the masked Markdown replaces them.
                 told["masked"] = dict(Counter(file.info.get("masked", {})) + Counter(masking.kinds))
-                files.replace_content(connection, file.id, document.markdown.encode())
+                files.replace_content(connection, file.id, file.cube, document.markdown.encode())
                 masking.record(change)
             documents.store_passages(change, file, parts, told, document.media_type)
         self.settled()
