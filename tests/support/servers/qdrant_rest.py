@@ -227,10 +227,10 @@ def _own_server() -> QdrantServer:
 
 @contextmanager
 def server_settings(**options: Any) -> Iterator[QdrantSettings]:
-    """Yield settings with a prefix of their own for the server at QDRANT_URL, or of QDRANT_BIN, or a double of it."""
+    """Yield settings with a prefix of their own for the server at QDRANT_URL, a built one, or a double of it."""
     prefix = f"test_{uuid.uuid4().hex[:12]}"
     url, key = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
-    if url is None and os.environ.get("QDRANT_BIN"):
+    if url is None and binary() is not None:
         url = _own_server().url
     if url is None:
         with QdrantDouble() as double:
