@@ -1,8 +1,8 @@
 """`PgVectorIndex`: the vector index in the ledger's PostgreSQL, with pgvector.
 
 Vectors are half-precision floats. Few points are compared one by one, many by graphs (HNSW), which `optimise` builds.
-Words have a table of their own: rows of a term, a point and its two weights. It names candidates, which are then weighed
-by the sparse vectors of all their words.
+Words have a table of their own: rows of a term, a point and its two weights. It names candidates, which are weighed by
+sparse vectors of all their words.
 """
 
 from __future__ import annotations
@@ -496,11 +496,8 @@ class _Words(NamedTuple):
         corpora = [_corpus(cube) for cube in self.request.cubes]
         among = "= ANY(%s)" if len(corpora) > 1 else "= %s"
         newest = "" if wide else f" ORDER BY t.point DESC LIMIT {_MOST_ROWS_OF_A_WORD}"
-        best = (
-            ""
-            if wide
-            else f" ORDER BY sum(r.weight * e.idf) FILTER (WHERE e.whole) DESC NULLS LAST LIMIT {_CANDIDATES * self.limit}"
-        )
+        most = "sum(r.weight * e.idf) FILTER (WHERE e.whole)"
+        best = "" if wide else f" ORDER BY {most} DESC NULLS LAST LIMIT {_CANDIDATES * self.limit}"
         text = (
             "WITH near AS MATERIALIZED (SELECT r.point FROM unnest(%s::int[], %s::float8[], %s::bool[]) AS"
             f" e(term, idf, whole), LATERAL (SELECT t.point, t.{column} AS weight FROM {self.base}_terms AS t"
