@@ -49,7 +49,7 @@ _MOST_KEPT = 50_000
 # Rows of the rarest words of a question, which name candidates; all words are weighed of these alone.
 _READ_ROWS = 2_000
 _MOST_ROWS_OF_A_WORD = 4_000
-_CANDIDATES = 2
+_CANDIDATES = 4
 _COUNTED = 10_000
 
 _COLUMN_TYPES = {

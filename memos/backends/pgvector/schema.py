@@ -274,8 +274,10 @@ def create(database: Database, space: str, dimension: int) -> str:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))
             _check_version(connection, database.where, create=True)
-            for statement in _definitions(base, dimension):
-                connection.execute(statement)
+            # All were made in one transaction; asking again for an index would wait for a graph that is being built.
+            if connection.execute("SELECT to_regclass(%s) IS NULL", (f"{base}_terms",)).fetchone() == (True,):
+                for statement in _definitions(base, dimension):
+                    connection.execute(statement)
             connection.execute(
                 f"INSERT INTO {SPACES} (tables, space, dimension) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
                 (base, space, dimension),
