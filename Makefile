@@ -61,9 +61,11 @@ test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/benchmarks/test_sixteen_facts.py
 	$(PYTEST) -m "heavy and not alone and not browser and not typescript" --dist loadfile
 
-# Every test that asks a Qdrant server, with the one that scripts/build_qdrant.sh built; none is skipped.
+# What asks a Qdrant server, with the one that scripts/build_qdrant.sh built: contracts, filters, whole installations.
 test-qdrant: $(VENV)/.dev
-	CI=1 QDRANT_BIN="$$(sh scripts/build_qdrant.sh --path)" $(PYTEST) --dist loadfile tests/contracts tests/core/filters/test_three_ways.py tests/servers
+	CI=1 QDRANT_BIN="$$(sh scripts/build_qdrant.sh --path)" $(PYTEST) --dist loadfile tests/core/filters/test_three_ways.py \
+		$(addprefix tests/contracts/test_,vector_index.py vector_indexes_agree.py records.py end_to_end.py) \
+		$(addprefix tests/servers/test_,real_qdrant.py qdrant_double.py moving_to_servers.py)
 
 # Every test of the console in Chromium, of which `make test-all` runs a part: four minutes on two cores.
 test-browser: $(VENV)/.dev
