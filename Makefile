@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console client test test-all test-browser test-integrations setup-integrations test-typescript release-check gpu-check image-check audit check lint types layers setup setup-dev setup-local models bench picture docs docs-serve clean
+.PHONY: demo serve console client test test-all test-qdrant test-browser test-integrations setup-integrations test-typescript release-check gpu-check image-check audit check lint types layers setup setup-dev setup-local models bench picture docs docs-serve clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -59,12 +59,18 @@ test: $(VENV)/.dev
 	$(PYTEST) -m "not heavy" --dist worksteal
 
 # The rest: first what needs all processors, then the others beside one another. PostgreSQL and Neo4j are started on
-# loopback, from temporary folders, and stopped. Qdrant's tests use the server in QDRANT_URL
-# or of QDRANT_BIN, or a stand-in. CI=1 makes a
-# missing server a failure instead of a skipped test.
+# loopback, from temporary folders, and stopped. Qdrant's tests use the server in QDRANT_URL or of QDRANT_BIN, or the one
+# that scripts/build_qdrant.sh built, or a stand-in; the last lines say which. CI=1 makes a missing server a failure
+# instead of a skipped test.
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/benchmarks/test_sixteen_facts.py
 	$(PYTEST) -m "heavy and not alone and not browser and not typescript" --dist loadfile
+
+# What asks a Qdrant server, with the one that scripts/build_qdrant.sh built: contracts, filters, whole installations.
+test-qdrant: $(VENV)/.dev
+	CI=1 QDRANT_BIN="$$(sh scripts/build_qdrant.sh --path)" $(PYTEST) --dist loadfile tests/core/filters/test_three_ways.py \
+		$(addprefix tests/contracts/test_,vector_index.py vector_indexes_agree.py records.py end_to_end.py) \
+		$(addprefix tests/servers/test_,real_qdrant.py qdrant_double.py moving_to_servers.py)
 
 # Every test of the console in Chromium, of which `make test-all` runs a part: four minutes on two cores.
 test-browser: $(VENV)/.dev

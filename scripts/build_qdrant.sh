@@ -2,8 +2,9 @@
 # Builds the Qdrant server from its public source, once, into the user's cache, for the tests that want a real server.
 #
 #   sh scripts/build_qdrant.sh            # an hour or more on two cores, 15 GB of disk while it builds
-#   QDRANT_BIN="$(sh scripts/build_qdrant.sh --path)" make test-all
+#   make test-qdrant                      # every test that asks a Qdrant server, with that one
 #
+# Tests use it from then on; QDRANT_BIN names another, and an empty QDRANT_BIN the tests' stand-in.
 # Needs git, a Rust toolchain of 1.97 or later (also a nightly one), clang, cmake and protoc (Debian: clang cmake
 # libunwind-dev protobuf-compiler). QDRANT_SOURCE and RAFT_SOURCE name local clones where GitHub cannot be reached;
 # PROFILE=release builds for measuring, where the default builds quickly.

@@ -24,6 +24,7 @@ from memos.memcube.ledger import postgres
 from memos.memcube.ledger.engine import Ledger
 from tests.fakes import WordEmbedder
 from tests.support import compiled, forks
+from tests.support.servers import qdrant_server
 from tests.support.servers.fixtures import neo4j_server, one_server, postgres_server, vector_server
 
 __all__ = ["neo4j_server", "one_server", "postgres_server", "vector_server"]
@@ -81,6 +82,15 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from walking thousands of tests and all modules each time."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which Qdrant server was asked, if tests of servers ran."""
+    ran = (
+        report.nodeid for reports in terminalreporter.stats.values() for report in reports if hasattr(report, "nodeid")
+    )
+    if any(nodeid.startswith(("tests/contracts/", "tests/servers/")) for nodeid in ran):
+        terminalreporter.write_line(f"Qdrant server: {qdrant_server.description()}")
 
 
 def _remembering(**options: Any) -> Embedder:

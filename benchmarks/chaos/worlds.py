@@ -289,7 +289,7 @@ class Qdrant:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._binary = os.environ.get("QDRANT_BIN")
+        self._binary = os.environ.get("QDRANT_BIN") or None
         self._process: subprocess.Popen[bytes] | forks.Script | None = None
         self.proxy = Proxy(0)
         self.start()

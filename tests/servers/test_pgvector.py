@@ -7,6 +7,7 @@ from concurrent import futures
 from pathlib import Path
 
 import numpy as np
+import psycopg
 import pytest
 
 from memos import MemOS, Settings
@@ -161,6 +162,17 @@ def test_a_server_that_goes_away_and_comes_back() -> None:
         index.close()
         with pytest.raises(BackendUnavailable, match="closed"):
             index.mark()
+
+
+def test_it_opens_while_another_process_builds_graphs(
+    vector_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = vector_server.url()
+    PgVectorIndex.open(url, "space", DIMENSION).close()
+    monkeypatch.setattr(schema, "TIMEOUT_S", 2)
+    with psycopg.connect(url) as building:
+        building.execute(f"LOCK {schema.tables_of('space')}_points IN SHARE UPDATE EXCLUSIVE MODE")
+        PgVectorIndex.open(url, "space", DIMENSION).close()
 
 
 def test_what_cannot_be_is_said(vector_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """`PgVectorIndex`: the vector index in the ledger's PostgreSQL, with pgvector.
 
 Vectors are half-precision floats. Few points are compared one by one, many by graphs (HNSW), which `optimise` builds.
-Words have a table of their own: rows of a term, a point and its two weights.
+Words have a table of their own: rows of a term, a point and its two weights. It names candidates, which are weighed by
+sparse vectors of all their words.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from psycopg.types.json import Jsonb
 
 from memos.backends.pgvector import schema
 from memos.backends.pgvector.filters import DATES, LISTS, NUMBERS, TEXTS, condition
-from memos.backends.pgvector.schema import SPACES, Connection, Database
+from memos.backends.pgvector.schema import SPACES, WORD_AXES, Connection, Database, Reals
 from memos.core.filters import values_of
 from memos.core.ports import ArmQuery, HeldPoint, ScoredPoint, SparseVector, Stamp, Vector, VectorPoint, VectorSearch
 from memos.core.types import STANDING_OF, Arm, Json
@@ -45,10 +46,10 @@ _COMMON_WORD = 500
 _KEPT_S = 120.0
 _KEPT_GROWTH = 1.05
 _MOST_KEPT = 50_000
-# Rows of the rarest words of a question, from which candidates are taken; the other words count for these alone.
+# Rows of the rarest words of a question, which name candidates; all words are weighed of these alone.
 _READ_ROWS = 2_000
 _MOST_ROWS_OF_A_WORD = 4_000
-_CANDIDATES = 2
+_CANDIDATES = 4
 _COUNTED = 10_000
 
 _COLUMN_TYPES = {
@@ -70,8 +71,7 @@ _COLUMN_TYPES = {
     "info": "jsonb",
     "terms": "int4[]",
     # Vectors are sent as their bytes.
-    "turn": "bytea",
-    "win": "bytea",
+    **dict.fromkeys(("turn", "win", "turn_words", "win_words"), "bytea"),
 }
 _TERM_TYPES = (("corpus", ">i8"), ("term", ">i4"), ("point", ">i8"), ("turn", ">f4"), ("win", ">f4"))
 # A row as a binary COPY has it: the number of columns, then each one's size and value.
@@ -168,6 +168,8 @@ class PgVectorIndex:
             terms,
             self._stored(point.turn),
             self._stored(point.window),
+            _stored_words(point.turn_terms),
+            _stored_words(point.window_terms),
         ]
 
     def _stored(self, vector: Vector) -> bytes:
@@ -215,7 +217,7 @@ class PgVectorIndex:
         size = self._size(connection, request.cubes)
         words = self._count(connection, request.cubes, size, terms)
         # Several arms ask by one vector.
-        vectors = {id(arm.query): _written(arm.query) for arm in request.arms if isinstance(arm.query, np.ndarray)}
+        vectors = {id(arm.query): Reals(_unit(arm.query)) for arm in request.arms if isinstance(arm.query, np.ndarray)}
         asked = [self._ask(request, arm, size, words, vectors) for arm in request.arms]
         found = self._fetch(connection, [None if ask is None else ask.statement(wide=False) for ask in asked])
         # A graph, and a part of the words, may have found fewer than there are.
@@ -239,7 +241,7 @@ class PgVectorIndex:
         return [[] if cursor is None else cursor.fetchall() for cursor in cursors]
 
     def _ask(
-        self, request: VectorSearch, arm: ArmQuery, size: int, words: Mapping[int, _Word], vectors: Mapping[int, str]
+        self, request: VectorSearch, arm: ArmQuery, size: int, words: Mapping[int, _Word], vectors: Mapping[int, Reals]
     ) -> _Asked | None:
         where, values = _where(request, arm)
         limit = arm.limit(request.limit)
@@ -381,12 +383,20 @@ class PgVectorIndex:
         missing = {
             name: text for name, text in schema.graph_definitions(self._base).items() if not built.get(name, False)
         }
+        if missing:
+            schema.grant_memory(builder, self._points, self._dimension)
         for name, text in missing.items():
             if on_progress is not None:
                 on_progress(name)
             if name in built:  # its build was cut off
                 builder.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-            builder.execute(text)
+            try:
+                builder.execute(text)
+            except psycopg.errors.DiskFull:
+                # Processes that build together share memory, of which a container has 64 MB.
+                builder.execute("SET max_parallel_maintenance_workers = 0")
+                builder.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+                builder.execute(text)
         # Words are read from their index alone where PostgreSQL knows that all see its rows.
         builder.execute(f"VACUUM (ANALYZE) {self._points}, {self._terms}")
         return bool(missing)
@@ -433,7 +443,7 @@ class _Nearest(NamedTuple):
     values: list[Any]
     limit: int
     arm: ArmQuery
-    vector: str
+    vector: Reals
     is_few: bool
 
     @property
@@ -442,12 +452,12 @@ class _Nearest(NamedTuple):
 
     def statement(self, *, wide: bool) -> _Statement:
         column = "win" if self.arm.arm is Arm.WINDOW else "turn"
-        distance = f"({column} <#> %s::halfvec)"
         # An index is not asked for the order of a sum.
-        order = f"{distance} + 0" if self.is_few or wide else distance
+        distance = f"({column} <#> %s::halfvec)" + (" + 0" if self.is_few or wide else "")
         return _Statement(
-            f"SELECT item, version, -{distance} FROM {self.base}_points WHERE {self.where} ORDER BY {order} LIMIT %s",
-            [self.vector, *self.values, self.vector, self.limit],
+            f"SELECT item, version, -distance FROM (SELECT item, version, {distance} AS distance"
+            f" FROM {self.base}_points WHERE {self.where} ORDER BY distance LIMIT %s) AS nearest",
+            [self.vector, *self.values, self.limit],
         )
 
 
@@ -481,38 +491,26 @@ class _Words(NamedTuple):
             if read >= _READ_ROWS:
                 naming = self.words[: place + 1]
                 break
-        # Of a more frequent word the newest rows are read, and of the candidates all.
+        # Of a more frequent word the newest rows are read, which says nothing of the others.
         whole = [wide or word.rows <= _MOST_ROWS_OF_A_WORD for word in naming]
-        weighing = [word for word, read_all in zip(naming, whole, strict=True) if not read_all]
-        weighing += self.words[len(naming) :]
         corpora = [_corpus(cube) for cube in self.request.cubes]
         among = "= ANY(%s)" if len(corpora) > 1 else "= %s"
         newest = "" if wide else f" ORDER BY t.point DESC LIMIT {_MOST_ROWS_OF_A_WORD}"
-        best = "" if wide else f" ORDER BY sum(r.weight * e.idf) DESC LIMIT {_CANDIDATES * self.limit}"
-        near = (
-            "SELECT r.point, coalesce(sum(r.weight * e.idf) FILTER (WHERE e.whole), 0) AS score"
-            " FROM unnest(%s::int[], %s::float8[], %s::bool[]) AS e(term, idf, whole),"
-            f" LATERAL (SELECT t.point, t.{column} AS weight FROM {self.base}_terms AS t"
-            f" WHERE t.corpus {among} AND t.term = e.term AND t.{column} > 0{newest}) AS r GROUP BY r.point{best}"
-        )
-        values: list[Any] = [*_columns(naming), whole, corpora if len(corpora) > 1 else corpora[0]]
-        score = "near.score"
-        if weighing:
-            score += (
-                f" + coalesce((SELECT sum(t.{column} * e.idf) FROM unnest(%s::int[], %s::float8[]) AS e(term, idf)"
-                f" JOIN {self.base}_terms AS t ON t.corpus = p.corpus AND t.term = e.term AND t.point = p.no), 0)"
-            )
-            values += _columns(weighing)
+        most = "sum(r.weight * e.idf) FILTER (WHERE e.whole)"
+        best = "" if wide else f" ORDER BY {most} DESC NULLS LAST LIMIT {_CANDIDATES * self.limit}"
         text = (
-            f"WITH near AS MATERIALIZED ({near}) SELECT p.item, p.version, {score} AS score"
+            "WITH near AS MATERIALIZED (SELECT r.point FROM unnest(%s::int[], %s::float8[], %s::bool[]) AS"
+            f" e(term, idf, whole), LATERAL (SELECT t.point, t.{column} AS weight FROM {self.base}_terms AS t"
+            f" WHERE t.corpus {among} AND t.term = e.term AND t.{column} > 0{newest}) AS r GROUP BY r.point{best})"
+            f" SELECT p.item, p.version, -(p.{column}_words <#> %s::sparsevec) AS score"
             f" FROM near JOIN {self.base}_points AS p ON p.no = near.point WHERE {self.where}"
             " ORDER BY 3 DESC LIMIT %s"
         )
-        return _Statement(text, [*values, *self.values, self.limit])
-
-
-def _columns(words: Sequence[_Weight]) -> list[list[Any]]:
-    return [[word.term for word in words], [word.idf for word in words]]
+        named = [[word.term for word in naming], [word.idf for word in naming], whole]
+        weights = _written_words(self.words)
+        return _Statement(
+            text, [*named, corpora if len(corpora) > 1 else corpora[0], weights, *self.values, self.limit]
+        )
 
 
 _Asked = _Nearest | _Words
@@ -566,8 +564,17 @@ def _signed(terms: NDArray[np.int64]) -> NDArray[np.int32]:
     return terms.astype(np.uint32).view(np.int32)
 
 
-def _written(vector: Vector) -> str:
-    return "[" + ",".join(map(str, _unit(vector).tolist())) + "]"
+def _stored_words(terms: SparseVector) -> bytes:
+    """Return weights of words as pgvector receives a sparse vector: its length, how many, nothing, axes, weights."""
+    axes, first = np.unique(terms.indices.astype(np.int64) % WORD_AXES, return_index=True)
+    head = np.array([WORD_AXES, len(axes), 0], dtype=">i4")
+    return head.tobytes() + axes.astype(">i4").tobytes() + terms.values[first].astype(">f4").tobytes()
+
+
+def _written_words(words: Sequence[_Weight]) -> str:
+    """Return a question's words as the text of a sparse vector, whose axes begin at 1 there."""
+    weights = {word.term % 2**32 % WORD_AXES + 1: word.idf for word in words}
+    return "{" + ",".join(f"{axis}:{weight!r}" for axis, weight in sorted(weights.items())) + f"}}/{WORD_AXES}"
 
 
 def _unit(vector: Vector) -> Vector:

@@ -12,13 +12,17 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from memos.backends.pgvector.filters import DATES, NUMBERS, TEXTS
 from memos.errors import BackendTimeout, BackendUnavailable, IntegrityError, InvalidInput, MemosError
 
 try:
     import psycopg
+    from psycopg.adapt import Dumper
+    from psycopg.pq import Format
 except ImportError as missing:
     raise BackendUnavailable(
         "The vector index in PostgreSQL needs its driver; install it with: `pip install '.[postgres]'` in hippocube's "
@@ -46,11 +50,42 @@ SPACES = "vector_spaces"
 # "memo" in ASCII and a number, as the ledger's locks: 1 to 3 are its own.
 _CREATE_LOCK, BUILD_LOCK = 0x6D656D6F04, 0x6D656D6F05
 
-SEARCH_WIDTH = 64
+# As many as an arm asks for. At 100,000 points all true ten of a turn are found, at 64 by a graph of Qdrant 98.8 %.
+SEARCH_WIDTH = 50
 BUILD_WIDTH = 128
+# A graph that outgrows the memory of its build is built several times more slowly. Links and their pages take the rest.
+_LINKS_BYTES = 1_000
+_MOST_BUILD_BYTES = 2**30
+
+WORD_AXES = 1_000_000_000
+"""Axes of the sparse vectors of words, the most that pgvector knows."""
+_FORMAT = 2
+"""Of the tables; those of another are dropped and made again."""
 
 Answer = TypeVar("Answer")
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class Reals:
+    """A vector that is sent as PostgreSQL's binary array of `real`, several times quicker to read than its text."""
+
+    def __init__(self, vector: NDArray[np.float32]) -> None:
+        head = np.array([1, 0, _REAL, len(vector), 1], dtype=">i4")
+        parts = np.empty(len(vector), dtype=[("size", ">i4"), ("value", ">f4")])
+        parts["size"], parts["value"] = 4, vector
+        self.content = head.tobytes() + parts.tobytes()
+
+
+class _RealsDumper(Dumper):
+    oid = 1021  # of real[]
+    format = Format.BINARY
+
+    def dump(self, obj: Reals) -> bytes:
+        return obj.content
+
+
+_REAL = 700
+psycopg.adapters.register_dumper(Reals, _RealsDumper)
 
 
 class Database:
@@ -220,7 +255,7 @@ def _checked(version: str, where: str) -> str:
 
 def tables_of(space: str) -> str:
     """Return the beginning of the names of a space's tables; a name of PostgreSQL has 63 characters at most."""
-    return f"vectors_{hashlib.blake2b(space.encode(), digest_size=6).hexdigest()}"
+    return f"vectors_{hashlib.blake2b(f'{space}/{_FORMAT}'.encode(), digest_size=6).hexdigest()}"
 
 
 def create(database: Database, space: str, dimension: int) -> str:
@@ -240,8 +275,10 @@ def create(database: Database, space: str, dimension: int) -> str:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))
             _check_version(connection, database.where, create=True)
-            for statement in _definitions(base, dimension):
-                connection.execute(statement)
+            # All were made in one transaction; asking again for an index would wait for a graph that is being built.
+            if connection.execute("SELECT to_regclass(%s) IS NULL", (f"{base}_terms",)).fetchone() == (True,):
+                for statement in _definitions(base, dimension):
+                    connection.execute(statement)
             connection.execute(
                 f"INSERT INTO {SPACES} (tables, space, dimension) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
                 (base, space, dimension),
@@ -276,7 +313,8 @@ def _definitions(base: str, dimension: int) -> list[str]:
             version int NOT NULL, revision int NOT NULL,
             recorded_from bigint NOT NULL, recorded_to bigint NOT NULL, live boolean NOT NULL, standing int NOT NULL,
             {", ".join(columns)}, tags text[], record_folders text[], info jsonb NOT NULL, terms int[] NOT NULL,
-            turn halfvec({dimension}) NOT NULL, win halfvec({dimension}) NOT NULL
+            turn halfvec({dimension}) NOT NULL, win halfvec({dimension}) NOT NULL,
+            turn_words sparsevec({WORD_AXES}) NOT NULL, win_words sparsevec({WORD_AXES}) NOT NULL
         ) WITH (toast_tuple_target = 8160)""",
         f"CREATE INDEX IF NOT EXISTS {base}_items ON {base}_points (item)",
         f"CREATE INDEX IF NOT EXISTS {base}_cubes ON {base}_points (cube, no)",
@@ -301,6 +339,15 @@ def graph_definitions(base: str) -> dict[str, str]:
         f"USING hnsw ({column} halfvec_ip_ops) {options}{where}"
         for name, (column, where) in graphs.items()
     }
+
+
+def grant_memory(builder: Connection, points: str, dimension: int) -> None:
+    """Let a connection use as much memory as a graph of all points takes, 1 GiB at most."""
+    builder.execute(
+        "SELECT set_config('maintenance_work_mem', greatest(pg_size_bytes(current_setting('maintenance_work_mem')),"
+        f" least(%s, count(*) * %s)) / 1024 || 'kB', false) FROM {points}",
+        (_MOST_BUILD_BYTES, 2 * dimension + _LINKS_BYTES),
+    )
 
 
 def drop_others(connection: Connection, base: str) -> list[str]:

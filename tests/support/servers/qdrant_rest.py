@@ -1,7 +1,8 @@
 """A loopback server with Qdrant's REST paths over the client's own in-process mode, and settings for tests.
 
-It stands where no real server is: set QDRANT_URL (and QDRANT_API_KEY) and the same tests ask that one. What it lacks:
-payload indexes are only noted, searches are exact, one lock serves one call at a time, there is no gRPC, no cluster.
+It stands where no real server is: the same tests ask one that `scripts/build_qdrant.sh` built, or QDRANT_URL (and
+QDRANT_API_KEY). What it lacks: payload indexes are only noted, searches are exact, one lock serves one call at a time,
+there is no gRPC, no cluster. `test_qdrant_double.py` asks both the same.
 """
 
 from __future__ import annotations
@@ -117,8 +118,7 @@ class QdrantDouble:
         try:
             result = call(*names, body)
         except ValueError as error:  # the in-process mode's one error
-            status = 409 if "already exists" in str(error) else 404 if "not found" in str(error) else 400
-            return status, {"status": {"error": str(error)}}
+            return _status(str(error)), {"status": {"error": str(error)}}
         return 200, {"result": _plain(result), "status": "ok", "time": 0.0}
 
     def _routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
@@ -158,6 +158,7 @@ class QdrantDouble:
         return self.holds.delete_collection(name)
 
     def _index(self, name: str, body: Body) -> Body:
+        self.holds.get_collection(name)
         schema = body["field_schema"]
         noted = {"data_type": schema["type"], "params": schema, "points": 0}
         self.indexes.setdefault(name, {})[body["field_name"]] = noted
@@ -169,7 +170,9 @@ class QdrantDouble:
 
     def _retrieve(self, name: str, body: Body) -> Any:
         asked = models.PointRequest(**body)
-        return self.holds.retrieve(name, asked.ids, with_payload=True, with_vectors=asked.with_vector or False)
+        return self.holds.retrieve(
+            name, asked.ids, with_payload=asked.with_payload or False, with_vectors=asked.with_vector or False
+        )
 
     def _batch(self, name: str, body: Body) -> Any:
         self.holds.batch_update_points(name, models.UpdateOperations(**body).operations)
@@ -203,7 +206,18 @@ class QdrantDouble:
 
     def _facet(self, name: str, body: Body) -> Any:
         asked = models.FacetRequest(**body)
+        if asked.key not in self.indexes.get(name, {}):
+            raise ValueError(f"No appropriate index for faceting: `{asked.key}`")
         return self.holds.facet(name, asked.key, facet_filter=asked.filter, limit=asked.limit or 10)
+
+
+def _status(error: str) -> int:
+    """Return the status of a server for a failure of the in-process mode."""
+    if "must be unique" in error:
+        return 422
+    if "already exists" in error and not error.startswith("Alias"):
+        return 409
+    return 404 if "not found" in error and "vector" not in error else 400
 
 
 _DONE: Body = {"operation_id": 0, "status": "completed"}
@@ -227,10 +241,10 @@ def _own_server() -> QdrantServer:
 
 @contextmanager
 def server_settings(**options: Any) -> Iterator[QdrantSettings]:
-    """Yield settings with a prefix of their own for the server at QDRANT_URL, or of QDRANT_BIN, or a double of it."""
+    """Yield settings with a prefix of their own for the server at QDRANT_URL, a built one, or a double of it."""
     prefix = f"test_{uuid.uuid4().hex[:12]}"
     url, key = os.environ.get("QDRANT_URL"), os.environ.get("QDRANT_API_KEY")
-    if url is None and os.environ.get("QDRANT_BIN"):
+    if url is None and binary() is not None:
         url = _own_server().url
     if url is None:
         with QdrantDouble() as double:

@@ -1,4 +1,7 @@
-"""A real Qdrant server on loopback, from the binary that `scripts/build_qdrant.sh` builds or QDRANT_BIN names."""
+"""A real Qdrant server on loopback: the binary that QDRANT_BIN names, or that `scripts/build_qdrant.sh` has built.
+
+An empty QDRANT_BIN asks for the double of `qdrant_rest.py` although there is one.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -21,9 +26,24 @@ _START_S = 120
 
 
 def binary() -> Path | None:
-    """Return the server's binary, None where there is none."""
-    if named := os.environ.get("QDRANT_BIN"):
-        return Path(named)
+    """Return the server's binary, None where there is none or none is wanted."""
+    named = os.environ.get("QDRANT_BIN")
+    if named is not None:
+        return Path(named) if named else None
+    return _built()
+
+
+def description() -> str:
+    """Return a line that says which Qdrant server the tests ask, and how to get the real one."""
+    if url := os.environ.get("QDRANT_URL"):
+        return f"the server at {urlsplit(url).netloc.rpartition('@')[2]}"
+    if (program := binary()) is not None:
+        return f"{program.name} (QDRANT_BIN= uses the stand-in)"
+    return "a stand-in; `sh scripts/build_qdrant.sh` builds the real one once, in an hour"
+
+
+@cache
+def _built() -> Path | None:
     script = ["sh", str(_ROOT / "scripts/build_qdrant.sh"), "--path"]
     built = Path(subprocess.run(script, capture_output=True, text=True, check=True).stdout.strip())
     return built if built.is_file() else None
@@ -62,6 +82,11 @@ class QdrantServer:
     def url(self) -> str:
         """Return its REST URL."""
         return f"{'https' if self._service.get('enable_tls') else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def snapshots(self) -> Path:
+        """Return the folder of its snapshots."""
+        return Path(self._folder.name) / "snapshots"
 
     def __enter__(self) -> Self:
         return self
