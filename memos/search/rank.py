@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from memos.core.ports import ScoredPoint
 from memos.core.text.acknowledgements import acknowledges
-from memos.core.text.attributes import asked_attribute, asks_of_now, is_of_long_ago, names_role, tells_attribute
+from memos.core.text.attributes import asked_attribute, asks_of_now, is_of_long_ago, tells_attribute
 from memos.core.text.instructions import instructs
 from memos.core.text.preferences import states_preference
 from memos.core.types import Arm, ArmScore, Boost, ItemType, Role
@@ -134,7 +134,6 @@ AT_LENGTH = -0.5  # what the assistant says at length where users ask about them
 ANSWERED = 0.20  # what the assistant said, where that is asked for
 TELLS_NOTHING = -0.8  # acknowledges, thanks or greets, or instructs the assistant in a system message
 TELLS_ASKED = 0.15  # tells the attribute that is asked for: an age, an employer
-NAMES_ROLE = 0.35  # and more if it names in passing who has a role, mostly in a message about other things, too
 LONG_AGO = -0.20  # was so in another time of life, where the question is about now
 OUTDATED = -0.20  # says what was replaced since; what replaced it stands before it
 _BEFORE = 1.001
@@ -474,7 +473,7 @@ class _Factors:
         if self._of_now and is_of_long_ago(item.memory):
             found.append(("long_ago", LONG_AGO))
         if self._asked is not None and item.role == Role.USER and tells_attribute(item.memory, self._asked):
-            found.append(("tells_asked", TELLS_ASKED + NAMES_ROLE * names_role(item.memory, self._asked)))
+            found.append(("tells_asked", TELLS_ASKED))
         if item.cold:
             found.append(("cold", COLD))
         return found

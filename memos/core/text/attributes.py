@@ -173,13 +173,15 @@ def tells_attribute(text: str, attribute: str) -> bool:
     """Return True if a statement tells an attribute, of anybody: "I'm 29." an age."""
     if attribute in _TOLD and _TOLD[attribute].search(spelled_out(text[:CHARS])):
         return True
-    return any(told.attribute == attribute for told in tellings_of(text)) or names_role(text, attribute)
+    if any(told.attribute == attribute for told in tellings_of(text)):
+        return True
+    return any(f"role of {_ROLE_NAMES.get(role, role)}" == attribute for role in _named_roles(text))
 
 
-def names_role(text: str, attribute: str) -> bool:
-    """Return True if a text names in passing who has a role: "I found a vet two streets down, Dr Perrin."."""
-    roles = ((match["role"] or match["of"]).casefold() for match in _ROLE_IN_PASSING.finditer(text[: 2 * CHARS]))
-    return any(f"role of {_ROLE_NAMES.get(role, role)}" == attribute for role in roles)
+def _named_roles(text: str) -> Iterator[str]:
+    """Yield the roles that a text names somebody of in passing: "I found a vet two streets down, Dr Perrin."."""
+    for match in _ROLE_IN_PASSING.finditer(text[: 2 * CHARS]):
+        yield (match["role"] or match["of"]).casefold()
 
 
 def is_of_long_ago(text: str) -> bool:
