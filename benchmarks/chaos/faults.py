@@ -32,6 +32,7 @@ Weather = Callable[["Run", Random], AbstractContextManager[None]]
 Killing = Callable[["Run", Random], int]
 Change = Callable[["Run", Random], None]
 
+_DETACHED_WITHIN_S = 10.0
 _READY_S = 0.3
 
 
@@ -90,6 +91,10 @@ def slow_disk(run: Run, dice: Random) -> Iterator[None]:
             yield
         finally:
             tracer.send_signal(signal.SIGINT)
+            try:
+                tracer.wait(_DETACHED_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                tracer.kill()  # strace may wait for a thread it delays for ever; the kernel lets go of all of them
 
 
 @contextmanager

@@ -128,7 +128,7 @@ def test_a_body_is_refused_in_words_of_the_api(server: Server) -> None:
         (b'"text"', "body: must be an object"),
         (b'{"query": 1}', "query: must be text"),
         (b'{"query": "x", "top_k": "many"}', "top_k: must be a whole number"),
-        (b'{"query": "x", "cubes": "default"}', "cubes: must be a list"),
+        (b'{"query": "x", "cubes": 7}', "cubes: must be a list"),
         (b'{"query": "x", "explain": []}', "explain: must be true or false"),
         (b'{"query": "x", "filter": 7}', "filter: must be an object"),
     ):

@@ -140,7 +140,7 @@ ERRORS: list[tuple[Callable[[MemOS], object], type[MemosError]]] = [
     (lambda memos: memos.add({"role": "user", "content": object()}), InvalidInput),
     (lambda memos: memos.search("x", top_k=10**400), InvalidInput),
     (lambda memos: memos.search("x", top_k=10**5000), InvalidInput),
-    (lambda memos: memos.search("x", cubes="default"), InvalidInput),
+    (lambda memos: memos.search("x", cubes=7), InvalidInput),
     (lambda memos: memos.cubes.create("default"), Conflict),
     (lambda memos: next(memos.tasks.follow("none")), NotFound),  # type: ignore[arg-type]
     (lambda memos: memos.tasks.wait("none"), NotFound),
@@ -264,7 +264,7 @@ READING = (
     "memory context talk", "memory context --max-tokens 0", "memory extractions ITEM", "task list", "task show TASK",
     "task cancel TASK", "task retry TASK", "task wait TASK", "profile show", "profile show --tokens 100",
     "profile subjects", "profile history life.residence", "profile history life.residence --subject none",
-    "profile diff 2020-01-01", "profile templates", "cube retention list", "cube retention run --dry-run",
+    "profile diff 2020-01-01 2100-01-01", "profile templates", "cube retention list", "cube retention run --dry-run",
     "memory relations ITEM", "memory review relations", "memory review decide ITEM ITEM --holds",
     "memory review list", "memory tools list", "memory tools show none", "model kv list", "model kv stat",
     "model kv drop", "model kv verify", "model adapter list", "model adapter preview",

@@ -318,7 +318,6 @@ def test_every_number_comes_from_an_index(memos: MemOS, named: list[str] | None)
 def test_wrong_arguments_are_refused(quiet: MemOS) -> None:
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("cubes", {"cubes": []}),
-        ("cubes", {"cubes": "default"}),
         ("cubes", {"cubes": 7}),
         ("cube", {"cubes": ["\0"]}),
         ("since", {"cubes": ["default"], "since": "yesterday"}),

@@ -356,7 +356,7 @@ def test_an_exchange_that_cannot_be_stored_is_still_answered(here: Installation)
         ("x", {"top_p": 0}, "top_p"),
         ("x", {"conversation": ""}, "conversation"),
         ("x", {"cubes": []}, "cubes"),
-        ("x", {"cubes": "bad"}, "cubes"),
+        ("x", {"cubes": 7}, "cubes"),
     ],
 )
 def test_bad_input_is_refused_before_the_model_is_asked(

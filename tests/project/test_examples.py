@@ -91,7 +91,7 @@ PRINTED = {
         "clean: True", "memory: at most", "disk:", "MB for 202 memories",
     ),
     "evaluate_own_data": (
-        "own questions: 8, first hit", "among five 1.00", "Which medicine can't I take?", "Whose trailer can I use?",
+        "own questions: 8, first hit", "among five 0.88", "Which medicine can't I take?", "Whose trailer can I use?",
         "answers that a `min_relevance` keeps: {'0.03': 1.0", "questions made from the memories:",
         "with 200 more memories: first hit",
     ),

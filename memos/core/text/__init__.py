@@ -7,6 +7,7 @@ __all__ = [
     "claims",
     "contrasts",
     "corrections",
+    "frames",
     "instructions",
     "languages",
     "matching",

@@ -22,6 +22,7 @@ __all__ = [
     "records",
     "retention",
     "schema",
+    "sealing",
     "segments",
     "sqlcipher",
     "subjects",
