@@ -1,6 +1,7 @@
 """Hook of MkDocs (`mkdocs.yml`): generated reference, links that leave `docs`, and `llms.txt`.
 
-- `<!-- generated: NAME -->` in a page becomes that part of the reference (`scripts/docs_reference.py`).
+- `<!-- generated: NAME -->` in a page becomes that part of the reference (`scripts/docs_reference.py`), instead
+  of the line below it, which is for readers of the repository.
 - A link to a file of the repository outside `docs` keeps its text alone: the site has no copy of the repository.
 - `llms.txt` lists the pages for language models (https://llmstxt.org), each as Markdown beside its HTML;
   `llms-full.txt` has all but the reference in one file.
@@ -20,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from scripts.docs_reference import part  # noqa: E402 - MkDocs loads this file without a package
 
-MARK = re.compile(r"<!-- generated: ([a-z]+) -->")
+MARK = re.compile(r"<!-- generated: ([a-z]+) -->(?:\n\*This part is made .*\*)?")
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 _written: dict[str, str] = {}
 

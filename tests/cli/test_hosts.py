@@ -109,6 +109,16 @@ def test_a_projects_file_has_nothing_of_one_machine_and_no_key(name: str, user: 
     assert not path.exists()
 
 
+def test_the_folder_of_this_shell_is_written_for_a_user(user: Path) -> None:
+    run("mcp", "install", "cursor", "--yes", MEMOS_HOME=str(user / "memory"))
+    assert entered("cursor", HOSTS["cursor"].file(in_project=False))["args"][-2:] == [
+        "--data-dir",
+        str(user / "memory"),
+    ]
+    run("mcp", "install", "cursor", "--in-project", "--yes", MEMOS_HOME=str(user / "memory"))
+    assert entered("cursor", HOSTS["cursor"].file(in_project=True))["args"] == ["mcp"]
+
+
 def test_a_key_that_must_stand_in_a_file_is_shown_to_nobody_else(user: Path) -> None:
     shown = run("mcp", "install", "zed", "--url", "https://memory.example.com", "--yes", MEMOS_API_KEY=KEY).output
     path = HOSTS["zed"].file(in_project=False)

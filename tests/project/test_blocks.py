@@ -166,6 +166,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, lis
         memos.users.create("team", kind="group")
         memos.tasks.wait(timeout_s=60)
         names["SEGMENT"] = [memos.tiers.segments()[0].id]
+        names["RULE"] = [memos.retention.add(action="archive", tags=["old"], age_days=900).id]
     shutil.copytree(ROOT / "deploy", folder / "deploy")
     for name in ("conversations-000.json", "conversations-001.json", "conversations.json"):
         shutil.copy(ROOT / "examples/data/chatgpt_conversations.json", folder / name)

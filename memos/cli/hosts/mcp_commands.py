@@ -122,8 +122,10 @@ def _program(
         raise InvalidInput("--scope", f"must be user or project, got {shown(scope)}")
     # A project's file is for everybody who works on it, so nothing of this machine stands there.
     arguments = ["mcp"] if in_project else [*program_of_memos()[1:], "mcp"]
-    if data_dir is not None:
-        arguments += ["--data-dir", str(data_dir.absolute())]
+    # A host that is started from the desktop has no variable of this shell.
+    home = data_dir or (None if in_project else os.environ.get("MEMOS_HOME"))
+    if home:
+        arguments += ["--data-dir", str(Path(home).absolute())]
     if user != LOCAL_OWNER:
         arguments += ["--user", user]
     if read_only:
