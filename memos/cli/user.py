@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memos.cli.shared import Actor, Output, command, table
+from memos.core.audit import AuditEntry
 from memos.core.identities import Identity, Key
 from memos.core.types import LOCAL_OWNER
 
@@ -102,10 +103,15 @@ def audit(
         memos.audit.record_reads(enabled=reads, actor=actor)
         return Output({"record_reads": reads}, f"reads are {'' if reads else 'no longer '}recorded")
     found = memos.audit.list(cubes=cube or None, by=by, kinds=kind or (), before=before, limit=limit, actor=actor)
-    rows = (
-        (f"{each.at:%Y-%m-%d %H:%M:%S}", each.actor, each.kind, each.cube or "", each.subject or "") for each in found
-    )
+    rows = ((f"{each.at:%Y-%m-%d %H:%M:%S}", each.actor, each.kind, each.cube or "", _about(each)) for each in found)
     return Output(found, table("at", "who", "what", "cube", "about", rows=rows, whole="at"), "nothing yet")
+
+
+def _about(entry: AuditEntry) -> str:
+    """Return the memory, key or group that an entry is about, or with whom a cube was shared."""
+    body = entry.body if isinstance(entry.body, dict) else {}
+    role = f" ({body['role']})" if "role" in body else ""
+    return entry.subject or f"{body.get('identity', '')}{role}"
 
 
 @command

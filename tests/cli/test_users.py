@@ -91,6 +91,9 @@ def test_users_groups_keys_and_roles_by_command(store: Store) -> None:
     assert limited["key"]["cubes"] == ["ana"]
     assert store.said("user", "audit", "--record-reads") == "reads are recorded\n"
     assert store.told("user", "audit", "--kind", "record-reads")[0]["body"] == {"enabled": True}
+    store.said("user", "create", "ben")
+    store.said("cube", "share", "ana", "ben")
+    assert "ben (reader)" in store.said("user", "audit", "--kind", "share")
     assert store.told("user", "audit", "--kind", "key-rotate")[0]["kind"] == "key-rotate"
     store.said("user", "create", "eve")
     store.said("cube", "create", "plans")
