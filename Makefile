@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Images of Python set it; without compiled files each of a thousand processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve console client test test-all test-qdrant test-browser test-integrations setup-integrations test-typescript release-check gpu-check image-check audit check lint types layers setup setup-dev setup-local models bench picture docs docs-serve clean
+.PHONY: demo serve console client test test-all test-qdrant test-models test-browser test-integrations setup-integrations test-typescript release-check gpu-check image-check audit check lint types layers setup setup-dev setup-local models bench picture docs docs-serve clean
 
 demo: $(VENV)/.base
 	$(BIN)/memos demo
@@ -71,6 +71,10 @@ test-qdrant: $(VENV)/.dev
 	CI=1 QDRANT_BIN="$$(sh scripts/build_qdrant.sh --path)" $(PYTEST) --dist loadfile tests/core/filters/test_three_ways.py \
 		$(addprefix tests/contracts/test_,vector_index.py vector_indexes_agree.py records.py end_to_end.py) \
 		$(addprefix tests/servers/test_,real_qdrant.py qdrant_double.py moving_to_servers.py)
+
+# What a model of 1.5 billion parameters is trusted with, and reading with it: after `make models`, for 90 seconds.
+test-models: $(VENV)/.dev
+	TEST_MODELS=1 $(BIN)/python -m pytest tests/models/test_small_model.py
 
 # Every test of the console in Chromium, of which `make test-all` runs a part: four minutes on two cores.
 test-browser: $(VENV)/.dev

@@ -6,6 +6,7 @@ vectors are those of the default embedder; with another one, words and the cosin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +23,7 @@ from memos.core.text.claims import Claim, Owner, is_about_another, read_claim, s
 from memos.core.text.contrasts import (
     Contrast,
     adds,
+    change_other_clauses,
     changes_a_clause,
     clauses,
     completes,
@@ -31,12 +33,14 @@ from memos.core.text.contrasts import (
     is_about_another_thing,
     leaves_behind,
     names_place_again,
+    shares_a_noun,
     tells_it_of_others,
     tells_of_new_part,
     tells_of_something_new,
 )
 from memos.core.text.frames import verb_at
 from memos.core.text.languages import language_of, script_of
+from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import Fingerprint
 
 _FITTED = "minilm"  # part of the name of the embedder whose vectors the network knows
@@ -321,3 +325,27 @@ def is_told_in_other_words(older: str, newer: str) -> bool:
     """Return True if `newer` gives an attribute another value, or ends what goes on, in other words than `older`."""
     told = gives_attribute_another_value(older, newer) or tells_of_death_in(older, newer)
     return told or completes(older, newer) or has_again(older, newer) or names_another_one(older, newer)
+
+
+def names_what_changes(older: str, newer: str) -> bool:
+    """Return True if the newer of two statements gives a new value to what the words of both name."""
+    if is_told_in_other_words(older, newer) or contrast_of(older, newer) in (Contrast.VALUE, Contrast.LIKELY):
+        return True
+    new = read_claim(newer)
+    if not (new.changes or new.ends) or new.unreal or happened_once(newer):
+        return repetition_of(older, newer) is Repetition.SAME
+    return leaves_behind(older, newer) or shares_a_noun(older, newer)
+
+
+def may_be_versions(first: str, older: str, newer: str) -> bool:
+    """Return False if two statements that replace `first` do not replace each other, as they change two clauses."""
+    old, new = read_claim(older), read_claim(newer)
+    if old.holder != new.holder and max(old.owner, new.owner) >= Owner.NAMED:
+        return False
+    if leaves_alone(older, newer) or contrast_of(older, newer) in (Contrast.OTHER, Contrast.TOGETHER):
+        return False
+    return not change_other_clauses(first, older, newer)
+
+
+def log_odds(confidence: float) -> float:
+    return math.log(confidence / (1 - confidence)) if confidence < 1 else math.inf

@@ -26,12 +26,9 @@ from memos.core.text.attributes import gives_attribute_another_value
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim, terms_of
 from memos.core.text.contrasts import (
     Contrast,
-    change_other_clauses,
     contrast_of,
-    happened_once,
     leaves_behind,
     mentions,
-    shares_a_noun,
 )
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
@@ -43,7 +40,9 @@ from memos.memcube.judge import (
     conflicts,
     is_told_in_other_words,
     judge_for,
-    leaves_alone,
+    log_odds,
+    may_be_versions,
+    names_what_changes,
     pair_features,
 )
 from memos.memcube.ledger import items, queries, tasks
@@ -259,24 +258,25 @@ class RelationFinder:
         if not sure:
             return list(found.values())
         here: dict[str, dict[str, float]] = defaultdict(dict)
+        of_newer: dict[str, list[Pair]] = defaultdict(list)
         for pair in sure:
             here[pair.older.id][pair.newer.id] = relation_of(pair).confidence
+            of_newer[pair.newer.id].append(pair)
         with self._ledger.read() as connection:
             later = _later(connection, here)
             known = {item.id: item for pair in sure for item in (pair.older, pair.newer)}
             ids = {id_ for older, mine in later.items() for id_ in (older, *mine)} - known.keys()
             known |= items.current(connection, [cube], ids)
-        for pair in sure:
-            if not _names_what_changes(pair.older, pair.newer):
-                continue
-            for id_, confidence in _reached(pair.older.id, later, known).items():
-                other, sureness = known[id_], confidence * relation_of(pair).confidence
-                if id_ == pair.newer.id or sureness < _LEAST_REACHED or not _told_at(other) < _told_at(pair.newer):
-                    continue
-                odds = _log_odds(sureness)
-                before = found.get((id_, pair.newer.id), Pair(other, pair.newer, 0.0, -math.inf))
-                if before.odds < odds and _may_be_version(pair.older, other, pair.newer):
-                    found[id_, pair.newer.id] = before._replace(odds=min(odds, LEAST_SURE))
+        versions = _Versions(later, known)
+        for mine in sorted(of_newer.values(), key=lambda each: _told_at(each[0].newer)):
+            newer = mine[0].newer
+            for id_, (start, sureness) in versions.reached(mine).items():
+                other = known[id_]
+                before = found.get((id_, newer.id), Pair(other, newer, 0.0, -math.inf))
+                odds = log_odds(sureness)
+                if before.odds < odds and _may_be_version(known[start], other, newer):
+                    better = found[id_, newer.id] = before._replace(odds=min(odds, LEAST_SURE))
+                    later.setdefault(id_, {})[newer.id] = relation_of(better).confidence
         return list(found.values())
 
     def _with_odds(self, groups: Sequence[Sequence[Pair]], vectors: dict[str, Vector]) -> list[list[Pair]]:
@@ -380,6 +380,7 @@ def _is_version(pair: Pair) -> bool:
 
 _LEAST_REACHED = 0.75  # product of confidences from which a statement is another version of what a newer one replaces
 _MOST_STEPS = 4  # from a statement to the versions that replaced it, one after another
+_MOST_NEWER = 8  # the latest of them at each step: of many versions the others are replaced already
 
 
 def _later(connection: sa.Connection, here: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -389,7 +390,7 @@ def _later(connection: sa.Connection, here: Mapping[str, Mapping[str, float]]) -
     """
     later: dict[str, dict[str, float]] = {older: dict(mine) for older, mine in here.items()}
     unread, read = set(here), set[str]()
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MOST_STEPS + 1):  # the last are read for whether they are replaced
         stored = replacements(connection, sorted(unread))
         if not read:  # what a statement repeats holds no longer than the statement
             repeated = replacements(connection, sorted(unread), of_newer=True)
@@ -397,8 +398,10 @@ def _later(connection: sa.Connection, here: Mapping[str, Mapping[str, float]]) -
                 (newer, older, sure, at, kind) for older, newer, sure, at, kind in repeated if kind == LinkKind.SAME
             ]
         read |= unread
-        for older, newer, confidence, *_ in stored:
-            if confidence >= _VERSIONS:
+        latest = Counter[str]()
+        for older, newer, confidence, *_ in sorted(stored, key=lambda row: row[3] or 0, reverse=True):
+            if confidence >= _VERSIONS and latest[older] < _MOST_NEWER:
+                latest[older] += 1
                 mine = later.setdefault(older, {})
                 mine[newer] = max(confidence, mine.get(newer, 0.0))
         unread = {newer for older in unread for newer in later.get(older, ())} - read
@@ -407,51 +410,58 @@ def _later(connection: sa.Connection, here: Mapping[str, Mapping[str, float]]) -
     return later
 
 
-def _reached(start: str, later: Mapping[str, Mapping[str, float]], known: Mapping[str, Item]) -> dict[str, float]:
-    """Return what replaced a statement in one step or several, with the product of the confidences."""
-    found = {start: 1.0}
-    steps = [start]
-    for _ in range(_MOST_STEPS):
-        further = []
-        for older in steps:
-            for newer, confidence in later.get(older, {}).items():
-                reached = found[older] * confidence
-                if newer not in known or reached <= max(found.get(newer, 0.0), _LEAST_REACHED):
-                    continue
-                if _names_what_changes(known[older], known[newer]):
-                    found[newer] = reached
-                    further.append(newer)
-        steps = further
-    del found[start]
-    return found
+class _Versions:
+    """Finds what else a statement replaces: other versions of what it replaces that nothing has replaced yet."""
+
+    def __init__(self, later: Mapping[str, Mapping[str, float]], known: Mapping[str, Item]) -> None:
+        self._later, self._known = later, known
+        self._named: dict[tuple[str, str], bool] = {}
+
+    def reached(self, pairs: Sequence[Pair]) -> dict[str, tuple[str, float]]:
+        """Return such versions by id: the statement through which each is reached, and the product of the confidences.
+
+        `pairs` are those of one newer statement.
+        """
+        newer = pairs[0].newer
+        starts = {pair.older.id: relation_of(pair).confidence for pair in pairs if self._names(pair.older, newer)}
+        found = {start: (start, confidence) for start, confidence in starts.items()}
+        steps = list(starts)
+        for _ in range(_MOST_STEPS):
+            further = []
+            for older in steps:
+                start, confidence = found[older]
+                for id_ in self._before(older, newer)[:_MOST_NEWER]:
+                    sureness = confidence * self._later[older][id_]
+                    beaten = found.get(id_, ("", _LEAST_REACHED))[1]
+                    if sureness > beaten and self._names(self._known[older], self._known[id_]):
+                        found[id_] = start, sureness
+                        further.append(id_)
+            steps = further
+        return {
+            id_: (start, sureness)
+            for id_, (start, sureness) in found.items()
+            if start != id_ and not self._before(id_, newer)
+        }
+
+    def _before(self, older: str, newer: Item) -> list[str]:
+        """Return what replaced a statement before a newer one was told, latest first."""
+        at = _told_at(newer)
+        mine = [id_ for id_ in self._later.get(older, ()) if id_ in self._known and _told_at(self._known[id_]) < at]
+        return sorted(mine, key=lambda id_: _told_at(self._known[id_]), reverse=True)
+
+    def _names(self, older: Item, newer: Item) -> bool:
+        pair = older.id, newer.id
+        if pair not in self._named:
+            self._named[pair] = _names_what_changes(older, newer)
+        return self._named[pair]
 
 
 def _names_what_changes(one: Item, other: Item) -> bool:
-    """Return True if of two statements the newer gives a new value to what the words of both name."""
-    older, newer = (item.memory for item in sorted((one, other), key=_told_at))
-    if is_told_in_other_words(older, newer) or contrast_of(older, newer) in (Contrast.VALUE, Contrast.LIKELY):
-        return True
-    new = read_claim(newer)
-    if not (new.changes or new.ends) or new.unreal or happened_once(newer):
-        return repetition_of(older, newer) is Repetition.SAME
-    return leaves_behind(older, newer) or shares_a_noun(older, newer)
+    return names_what_changes(*(item.memory for item in sorted((one, other), key=_told_at)))
 
 
 def _may_be_version(first: Item, older: Item, newer: Item) -> bool:
-    """Return False if two statements that replace `first` do not replace each other, as they change two clauses."""
-    texts = older.memory, newer.memory
-    old, new = read_claim(older.memory), read_claim(newer.memory)
-    if old.holder != new.holder and max(old.owner, new.owner) >= Owner.NAMED:
-        return False
-    if not _may_be_related(older, newer) or leaves_alone(*texts):
-        return False
-    if contrast_of(*texts) in (Contrast.OTHER, Contrast.TOGETHER):
-        return False
-    return not change_other_clauses(first.memory, *texts)
-
-
-def _log_odds(confidence: float) -> float:
-    return math.log(confidence / (1 - confidence)) if confidence < 1 else math.inf
+    return _may_be_related(older, newer) and may_be_versions(first.memory, older.memory, newer.memory)
 
 
 def _contested_odds(pair: Pair, of_newer: Sequence[Pair], versions_of: Collection[tuple[str, str]]) -> float:
