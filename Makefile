@@ -74,7 +74,7 @@ test-qdrant: $(VENV)/.dev
 
 # What a model of 1.5 billion parameters is trusted with, and reading with it: after `make models`, for 90 seconds.
 test-models: $(VENV)/.dev
-	TEST_MODELS=1 $(BIN)/python -m pytest tests/models/test_small_model.py
+	$(BIN)/python -m pytest tests/models/test_small_model.py
 
 # Every test of the console in Chromium, of which `make test-all` runs a part: four minutes on two cores.
 test-browser: $(VENV)/.dev

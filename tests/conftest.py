@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import shutil
 import signal
 from collections.abc import Iterator
 from functools import cache
@@ -19,6 +21,7 @@ from memos.backends.encoders.cache import CachedEmbedder
 from memos.backends.encoders.minilm import MiniLmEmbedder
 from memos.core.ports import Embedder
 from memos.core.settings import IndexSettings, LimitSettings
+from memos.memcube.encryption import vault
 from memos.memcube.ledger import engine as sqlite
 from memos.memcube.ledger import postgres
 from memos.memcube.ledger.engine import Ledger
@@ -129,3 +132,15 @@ def embedder() -> WordEmbedder:
 def memos(tmp_path: Path, settings: Settings, embedder: WordEmbedder) -> Iterator[MemOS]:
     with MemOS.open(tmp_path / "home", settings=settings, embedder=embedder) as opened:
         yield opened
+
+
+@pytest.fixture
+def private_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give encrypted installations a folder in memory of the test's own, and check that it can be removed."""
+    if not vault._is_in_memory(Path("/dev/shm")):
+        pytest.skip("there is no /dev/shm in memory, without which nothing is encrypted")
+    folder = Path(f"/dev/shm/hippocube-tests-{os.getpid()}-{tmp_path.name}")
+    folder.mkdir()
+    monkeypatch.setattr(vault, "_MEMORY", (folder,))
+    yield folder
+    shutil.rmtree(folder)

@@ -19,6 +19,14 @@ from transformers import (
 
 from memos.backends.local.loading import Loaded, ready
 
+_TINY = {
+    "vocab_size": 512,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 # Sources: config.json of Qwen/Qwen2.5-1.5B, meta-llama/Llama-3.1-8B and Qwen/Qwen2.5-32B.
 SHAPES = MappingProxyType(
     {
@@ -62,27 +70,12 @@ SHAPES = MappingProxyType(
         "tiny qwen": (
             Qwen2ForCausalLM,
             Qwen2Config,
-            {
-                "vocab_size": 512,
-                "hidden_size": 32,
-                "intermediate_size": 64,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 4,
-                "num_key_value_heads": 2,
-                "tie_word_embeddings": True,
-            },
+            {**_TINY, "tie_word_embeddings": True},
         ),
         "tiny llama": (
             LlamaForCausalLM,
             LlamaConfig,
-            {
-                "vocab_size": 512,
-                "hidden_size": 32,
-                "intermediate_size": 64,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 4,
-                "num_key_value_heads": 2,
-            },
+            _TINY,
         ),
     }
 )

@@ -35,7 +35,7 @@ _KEEP_ALIVE_S = 75
 """Longer than clients keep an idle connection (5 s httpx, 60 s many proxies), so that they are who ends it: a request
 sent at the moment the server closes is lost."""
 STOP_WITHIN_S = 20
-"""How long requests under way may take to end after a signal to stop."""
+"""Seconds that running requests get to finish after SIGTERM; then they are answered 503."""
 
 log = logging.getLogger("memos.serving")
 

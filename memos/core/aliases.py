@@ -121,10 +121,11 @@ def bind(signature: inspect.Signature, given: Sequence[Any], named: Mapping[str,
         return signature.bind(*given, **named)  # raises: one argument twice
     resolved = resolve_aliases({**positional, **named}, known_words(signature))
     taken = signature.parameters
-    if not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values()):
-        for word in resolved.keys() - taken.keys():
-            words = ", ".join(name for name in taken if name != "self")
-            raise TypeError(f"got an unexpected keyword argument {word!r}; the arguments are {words}")
+    takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())
+    unknown = [] if takes_any else sorted(resolved.keys() - taken.keys())
+    if unknown:
+        words = ", ".join(name for name in taken if name != "self")
+        raise TypeError(f"got an unexpected keyword argument {unknown[0]!r}; the arguments are {words}")
     return signature.bind(**resolved)
 
 

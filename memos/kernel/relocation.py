@@ -240,25 +240,17 @@ def _ledger(
 def _take_keys(home: Path, settings: Settings, folder: Path | str, named: Path | None) -> None:
     if (home / KEYS_FILE).exists() or has_content(home / "ledger.db"):
         return
-    if (wanted := read_manifest(folder).keys) is None:
-        return
-    _keys_of(folder, wanted, named, settings, None)
-    content = _copy_of(folder, wanted, named)
-    assert content is not None
-    with disk_errors(home):
-        write_private(home / KEYS_FILE, content.written().decode())
+    if (content := _keys_in(folder, settings, named)) is not None:
+        with disk_errors(home):
+            write_private(home / KEYS_FILE, content.written().decode())
 
 
 def _store_keys(ledger: Ledger, settings: Settings, folder: Path | str, named: Path | None) -> None:
     with ledger.read() as connection:
         if has_keys(connection) or connection.scalar(sa.select(schema.cubes.c.id).limit(1)) is not None:
             return
-    if (wanted := read_manifest(folder).keys) is None:
-        return
-    _keys_of(folder, wanted, named, settings, None)
-    content = _copy_of(folder, wanted, named)
-    assert content is not None
-    store(ledger, replace(content, state=KeyState.ON))
+    if (content := _keys_in(folder, settings, named)) is not None:
+        store(ledger, replace(content, state=KeyState.ON))
 
 
 def _keys_of(
@@ -278,6 +270,17 @@ def _keys_of(
             "The backup is encrypted with keys of its installation: pass a copy of its keys.json as --keys.",
         )
     return Keyring.open(path, content, master_key(settings.encryption_key))
+
+
+def _keys_in(folder: Path | str, settings: Settings, named: Path | None) -> KeysFile | None:
+    """Return the keys of an encrypted backup, which the master key opens; None for a plain one."""
+    wanted = read_manifest(folder).keys
+    if wanted is None:
+        return None
+    _keys_of(folder, wanted, named, settings, None)
+    content = _copy_of(folder, wanted, named)
+    assert content is not None
+    return content
 
 
 def _copy_of(folder: Path | str, wanted: str, named: Path | None) -> KeysFile | None:

@@ -347,5 +347,11 @@ def may_be_versions(first: str, older: str, newer: str) -> bool:
     return not change_other_clauses(first, older, newer)
 
 
+def confidence_of(odds: float) -> float:
+    """Return the confidence for log odds."""
+    return 1 / (1 + math.exp(-odds))
+
+
 def log_odds(confidence: float) -> float:
+    """Return the log odds of a confidence."""
     return math.log(confidence / (1 - confidence)) if confidence < 1 else math.inf

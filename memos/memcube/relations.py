@@ -37,6 +37,7 @@ from memos.memcube.judge import (
     LEAST_SURE,
     Cosines,
     bounded_odds,
+    confidence_of,
     conflicts,
     is_told_in_other_words,
     judge_for,
@@ -559,7 +560,7 @@ _WITHIN = 0.8
 def relation_of(pair: Pair, decided_by: str = RULES) -> Relation:
     """Return the relation of a pair: SAME or EXTENDS for a repetition, else UPDATES or ENDS with its probability."""
     repeated = _repetition(pair)
-    replaced = 1 / (1 + math.exp(-pair.odds))
+    replaced = confidence_of(pair.odds)
     if repeated in _CERTAIN:
         kind, confidence = _CERTAIN[repeated]
     elif repeated is Repetition.WITHIN and pair.odds < 0:

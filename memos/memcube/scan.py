@@ -271,7 +271,7 @@ class Scan:
     traces: dict[tuple[str, str, int], Trace] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
     contents: SealedContents | None = None
-    """What opens sealed files; without it, they are told as unread."""
+    """Decrypts files; if None, encrypted files are listed in `unread`."""
 
     def folder(self, folder: Path, on_progress: Progress | None = None) -> None:
         """Look into every file below a folder, or into one file; follow no link out of it."""

@@ -35,13 +35,12 @@ class Repair:
         # An unavailable index is reported as a difference below.
         with suppress(BackendUnavailable):
             self.catch_up(retry_parked=repair)
-        ahead: dict[Target, dict[str, int]] = {}
-        before = self._differences(cube_ids, ahead, strangers=strangers)
+        before, ahead = self._differences(cube_ids, strangers=strangers)
         report = before
         if repair and before.differences:
             self._requeue(before.differences, cube_ids, ahead)
             self.catch_up()
-            report = self._differences(cube_ids, {}, strangers=strangers)
+            report, _ = self._differences(cube_ids, strangers=strangers)
         fixed = len(before.differences) - len(report.differences)
         return VerifyReport(report.items, report.checked, report.differences, max(0, fixed))
 
@@ -86,9 +85,10 @@ class Repair:
         return complete
 
     def _differences(
-        self, cube_ids: Sequence[str], ahead: dict[Target, dict[str, int]], *, strangers: bool
-    ) -> VerifyReport:
-        """Compare everything; write into `ahead` by index which items have a higher revision there than here."""
+        self, cube_ids: Sequence[str], *, strangers: bool
+    ) -> tuple[VerifyReport, dict[Target, dict[str, int]]]:
+        """Return the report, and by index the revisions there of items whose revision in the ledger is lower."""
+        ahead: dict[Target, dict[str, int]] = {}
         found = verify.ledger_differences(self.ledger, cube_ids)
         checked: dict[str, int] = {}
         for target, index in self.indexes.items():
@@ -104,7 +104,7 @@ class Repair:
                 found.append(Difference(target, "unavailable", target, str(error)))
         with self.ledger.read() as connection:
             total = verify.count_items(connection, cube_ids)
-        return VerifyReport(total, checked, tuple(found), 0)
+        return VerifyReport(total, checked, tuple(found), 0), ahead
 
     def _strangers(self, target: Target, index: ScannedIndex) -> list[Difference]:
         with self.ledger.read() as connection:

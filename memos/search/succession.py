@@ -19,7 +19,7 @@ from memos.core.ports import Vector
 from memos.core.text.claims import Claim, Owner, is_about_another, read_claim
 from memos.core.text.contrasts import concerns_another_clause
 from memos.core.types import Arm, Role
-from memos.memcube.judge import Judge, lost_features, question_features
+from memos.memcube.judge import Judge, confidence_of, log_odds, lost_features, question_features
 from memos.memcube.ledger.timeline import LIKELY
 from memos.memcube.relations import MOST_WORDS
 from memos.memcube.standing import Replacement
@@ -216,8 +216,7 @@ _DIGIT = re.compile(r"\d")
 def _asked_odds(confidence: float, more: float) -> float:
     if not 0 < confidence < 1:
         return confidence
-    odds = math.log(confidence / (1 - confidence)) + more
-    return 1 / (1 + math.exp(-odds))
+    return confidence_of(log_odds(confidence) + more)
 
 
 def _moved(

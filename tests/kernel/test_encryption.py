@@ -46,6 +46,8 @@ from memos.memcube.parametric.forgetting import FOLDER as ADAPTERS
 from tests.fakes import FixedClock, WordEmbedder
 from tests.support.adapters import active, allow, with_files
 
+pytestmark = pytest.mark.usefixtures("private_memory")
+
 SECRET = "The door code is 47B19-xylophone."
 
 
@@ -58,18 +60,6 @@ def key(tmp_path: Path) -> str:
 @pytest.fixture
 def sealed(settings: Settings, key: str, tmp_path: Path) -> Settings:
     return settings.model_copy(update={"encryption_key": key, "home": tmp_path / "home"})
-
-
-@pytest.fixture(autouse=True)
-def _memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Keep what is in memory apart from that of other tests, and see that nothing of it stays."""
-    if not vault._is_in_memory(Path("/dev/shm")):
-        pytest.skip("there is no /dev/shm in memory, without which nothing is encrypted")
-    folder = Path(f"/dev/shm/hippocube-tests-{os.getpid()}-{tmp_path.name}")
-    folder.mkdir()
-    monkeypatch.setattr(vault, "_MEMORY", (folder,))
-    yield folder
-    shutil.rmtree(folder)
 
 
 def opened(settings: Settings, **options: Any) -> MemOS:
@@ -533,11 +523,11 @@ def test_an_installation_is_moved_into_an_encrypted_one_and_back(sealed: Setting
 
 
 def test_what_a_killed_program_left_is_taken_up_and_after_a_restart_the_index_is_brought_up_to_date(
-    sealed: Settings, _memory: Path
+    sealed: Settings, private_memory: Path
 ) -> None:
     with opened(sealed) as memos:
         memos.add("sealed at the end")
-    assert list(_memory.iterdir()) == []
+    assert list(private_memory.iterdir()) == []
 
     def crash() -> None:
         memos = opened(sealed)
@@ -546,11 +536,11 @@ def test_what_a_killed_program_left_is_taken_up_and_after_a_restart_the_index_is
         os.kill(os.getpid(), signal.SIGKILL)
 
     assert killed_at(1_000, crash)
-    assert len(list(_memory.iterdir())) == 1
+    assert len(list(private_memory.iterdir())) == 1
     with opened(sealed) as memos:
         assert memos.maintenance.verify().clean
     assert killed_at(1_000, crash)
-    for left in _memory.iterdir():  # as a restart of the machine does
+    for left in private_memory.iterdir():  # as a restart of the machine does
         shutil.rmtree(left)
     with opened(sealed) as memos:
         memos.maintenance.catch_up()
@@ -576,9 +566,9 @@ def test_an_erased_sentence_leaves_the_sealed_index_with_the_receipt(sealed: Set
         assert index.stat().st_ino != before
 
 
-def test_a_folder_in_memory_of_somebody_else_is_refused(sealed: Settings, _memory: Path) -> None:
+def test_a_folder_in_memory_of_somebody_else_is_refused(sealed: Settings, private_memory: Path) -> None:
     with opened(sealed) as memos:
-        [folder] = _memory.iterdir()
+        [folder] = private_memory.iterdir()
         assert folder == memos.scratch
     folder.mkdir(mode=0o755)
     with pytest.raises(BackendUnavailable, match="others can read it"):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from memos.core.settings import IndexSettings, LimitSettings
 from memos.errors import Conflict, IntegrityError, InvalidInput, MemosError, PermissionDenied
 from memos.kernel import doctor, encryption
 from memos.kernel.relocation import migrate, restore
-from memos.memcube.encryption import vault
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import sealing
 from memos.memcube.ledger.columns import sealed_columns
@@ -27,19 +25,10 @@ from tests.fakes import WordEmbedder
 from tests.kernel.test_encryption import SECRET, fill_everywhere, found, texts
 from tests.support.servers.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.usefixtures("private_memory")
+
 # By what they are called in `fill_everywhere`: names and identifiers, which the database compares and sorts.
 CLEAR = {"cube", "Speaker", "tool", "talk", "idempotency", "Person", "Subject", "id", "title"}
-
-
-@pytest.fixture(autouse=True)
-def _memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    if not vault._is_in_memory(Path("/dev/shm")):
-        pytest.skip("there is no /dev/shm in memory, without which nothing is encrypted")
-    folder = Path(f"/dev/shm/hippocube-tests-{os.getpid()}-{tmp_path.name}")
-    folder.mkdir()
-    monkeypatch.setattr(vault, "_MEMORY", (folder,))
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -62,7 +62,10 @@ def decode_together(model: Any, rows: Sequence[KvBuffer], tokens: Sequence[int])
 
 
 class _RowsLayer(DynamicLayer):  # type: ignore[misc]
-    """One layer of a batched KV cache; `update` returns lists of keys and values with an entry for each request."""
+    """A layer of the KV caches of several requests.
+
+    `update` returns two lists, keys and values, with one tensor per request.
+    """
 
     def __init__(self, rows: Sequence[Any]) -> None:
         super().__init__()
@@ -108,7 +111,7 @@ AttentionInterface.register(_NAME, _attend_by_row)
 def _attending_by_row(config: Any) -> Iterator[None]:
     usual = config._attn_implementation
     if usual != _SHARED:
-        raise NotImplementedError(f"attention of the kind {usual} is not computed by row")
+        raise ValueError(f"batching needs the attention implementation {_SHARED}, got {usual}")
     config._attn_implementation = _NAME
     try:
         yield
@@ -166,10 +169,10 @@ class _Group:
 
 
 class Batcher:
-    """Joins the decoding steps of requests, on threads of their own, into steps of the model. Thread-safe.
+    """Batch the decoding steps of concurrent requests. Thread-safe.
 
-    There is no scheduler thread: the first waiting request runs the next step for all that wait by then. A request that
-    is alone starts at once.
+    No thread of its own: the request that has waited longest runs the next step for every request waiting then. A
+    single request starts at once.
     """
 
     def __init__(self, model: Any, max_rows: int = MAX_ROWS) -> None:

@@ -342,7 +342,7 @@ def graph_definitions(base: str) -> dict[str, str]:
 
 
 def grant_memory(builder: Connection, points: str, dimension: int) -> None:
-    """Let a connection use as much memory as a graph of all points takes, 1 GiB at most."""
+    """Raise `maintenance_work_mem` of a connection to the size of the whole HNSW graph, at most 1 GiB."""
     builder.execute(
         "SELECT set_config('maintenance_work_mem', greatest(pg_size_bytes(current_setting('maintenance_work_mem')),"
         f" least(%s, count(*) * %s)) / 1024 || 'kB', false) FROM {points}",

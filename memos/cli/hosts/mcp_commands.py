@@ -18,7 +18,7 @@ from memos.api.hooks.plugin.ask_memory import project_of
 from memos.cli.hosts import jsonc
 from memos.cli.hosts.changes import BACKUP, FileChange, make, read
 from memos.cli.hosts.mcp_hosts import HOSTS, KEY_VARIABLE, NAME, Host, Memory, Rules, host_named
-from memos.cli.shared import DataDir, Output, Yes, command
+from memos.cli.shared import DataDir, Output, Yes, command, settings_of
 from memos.core.types import LOCAL_OWNER
 from memos.errors import BackendUnavailable, InvalidInput, shown
 
@@ -115,6 +115,11 @@ def program_of_memos() -> tuple[str, ...]:
     return (str(script),) if script.exists() else (sys.executable, "-m", "memos")
 
 
+def _home_of_this_shell() -> Path | None:
+    settings = settings_of(None)
+    return settings.home if "home" in settings.model_fields_set else None
+
+
 def _program(
     host: Host, in_project: bool, scope: str, user: str, data_dir: Path | None, read_only: bool
 ) -> tuple[str, ...]:
@@ -123,9 +128,9 @@ def _program(
     # A project's file is for everybody who works on it, so nothing of this machine stands there.
     arguments = ["mcp"] if in_project else [*program_of_memos()[1:], "mcp"]
     # A host that is started from the desktop has no variable of this shell.
-    home = data_dir or (None if in_project else os.environ.get("MEMOS_HOME"))
-    if home:
-        arguments += ["--data-dir", str(Path(home).absolute())]
+    home = data_dir or (None if in_project else _home_of_this_shell())
+    if home is not None:
+        arguments += ["--data-dir", str(home.absolute())]
     if user != LOCAL_OWNER:
         arguments += ["--user", user]
     if read_only:

@@ -117,7 +117,7 @@ def tells_of_death_in(older: str, newer: str) -> bool:
 
 
 def has_again(older: str, newer: str) -> bool:
-    """Return True if `newer` tells of what `older` says there is none of: "I have no car." … "My car is a Kia."."""
+    """Return True if `newer` names a thing that `older` denies having: "I have no car.", then "My car is a Kia."."""
     found = [each["what"] or each["thing"] for each in _LACKING.finditer(older[:CHARS])]
     had = ({noun(word.casefold()) for word in found} - _NOT_LACKED) & nouns_of(newer)
     if not had or read_claim(newer).unreal or _LACKING.search(newer[:CHARS]):

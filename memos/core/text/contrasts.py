@@ -677,7 +677,7 @@ def leaves_behind(older: str, newer: str) -> bool:
 
 
 def shares_a_noun(older: str, newer: str) -> bool:
-    """Return True if both statements have a word that is no verb, no number, no time and no person."""
+    """Return True if two statements share a word other than verbs, numbers, times and names of people."""
     people = read_claim(older).people | read_claim(newer).people | GIVEN_NAMES | KIN_WORDS
     shared = (matching.words(older) & matching.words(newer)) - _VERBS - _NO_NOUNS - people
     return any(word.isalpha() for word in shared)

@@ -142,7 +142,7 @@ def unlock_ledger(ledger: Ledger, place: str | None, *, may_be_plain: bool = Fal
     Args:
         ledger: The ledger, which is open.
         place: The setting `encryption_key`.
-        may_be_plain: A key that is set for a ledger that is not encrypted is no error.
+        may_be_plain: Accept a key although the ledger is not encrypted.
 
     Raises:
         InvalidInput: A key is set, but the ledger is not encrypted, or the key cannot be read.

@@ -1,4 +1,4 @@
-"""Opens whatever encryption sealed, so that a scan for remnants reads what is inside."""
+"""Decrypt the files of an installation for a scan that looks for remnants of erased text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 class SealedContents:
-    """What is in sealed files, with the keys of an open installation.
+    """Decrypt the encrypted files of an open installation.
 
     Args:
         keys: The keys.
@@ -34,7 +34,7 @@ class SealedContents:
 
     @contextmanager
     def folder(self, path: Path) -> Iterator[Path | None]:
-        """Unpack a sealed index, an adapter or the index of KV blocks; None if the file is none of these.
+        """Decrypt a vector index, an adapter or the index of KV blocks into a folder; yield None for other files.
 
         Raises: IntegrityError (damaged, or of other keys), BackendUnavailable (no space in memory).
         """
@@ -59,7 +59,7 @@ class SealedContents:
             shutil.rmtree(target, ignore_errors=True)
 
     def parts(self, path: Path) -> Iterator[bytes]:
-        """Yield the content of a KV block or of a table of a backup, without rows of cubes whose keys were destroyed.
+        """Yield the decrypted content of a KV block or a backup table, without rows of cubes whose key was destroyed.
 
         Raises: IntegrityError (damaged, or of other keys).
         """

@@ -50,7 +50,7 @@ def unlock(home: Path, place: str | None, *, may_be_plain: bool = False) -> Keyr
     Args:
         home: The folder of the installation, which exists.
         place: The setting `encryption_key`.
-        may_be_plain: A key that is set for an installation that is not encrypted is no error.
+        may_be_plain: Accept a key although the installation is not encrypted.
 
     Raises:
         InvalidInput: A key is set, but the installation is not encrypted, or the key cannot be read.

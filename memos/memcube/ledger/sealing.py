@@ -38,8 +38,8 @@ class ColumnSealer:
 
     Args:
         keys: Those of the installation.
-        writes_plain: Write everything in the clear, and read either: a conversion back.
-        may_be_plain: Read what is not sealed yet: a conversion.
+        writes_plain: Write plain text and read both forms, to decrypt a ledger.
+        may_be_plain: Also read plain text, to encrypt a ledger.
     """
 
     def __init__(self, keys: LedgerKeyring, *, writes_plain: bool = False, may_be_plain: bool = False) -> None:
@@ -51,7 +51,7 @@ class ColumnSealer:
         self._state = keys.number
 
     def attach(self, engine: sa.Engine) -> None:
-        """Have an engine read and write sealed columns from now on."""
+        """Encrypt and decrypt the columns of every later statement on an engine."""
         is_new = getattr(engine.dialect, SEALER, None) is None
         setattr(engine.dialect, SEALER, self)
         if not is_new:
@@ -171,11 +171,11 @@ def _packed(value: Any) -> bytes:
     if not isinstance(value, str):
         return b"J" + json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
     if "\0" in value:
-        raise InvalidInput("value", "has a NUL character, which cannot be stored in the ledger")
+        raise InvalidInput("value", "has a NUL character, which cannot be stored; remove it")
     try:
         return b"T" + value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput("value", "is no valid Unicode, and cannot be stored in the ledger") from error
+        raise InvalidInput("value", "has a lone surrogate, which cannot be stored; send valid Unicode") from error
 
 
 def _unpacked(content: bytes) -> Any:
