@@ -4,6 +4,7 @@ MemosError
 ├── InvalidInput         a value the caller gave is wrong; `field` names it
 ├── NotFound             no such cube, item or version in the caller's scope
 ├── Conflict             the item changed since the caller read it, or an id is taken
+│   └── Aborted          ... another change was in the way, and nothing was saved
 ├── PermissionDenied     the actor or the operating system does not allow it
 ├── BackendUnavailable   a store, index, model endpoint or disk cannot be used now
 │   ├── BackendTimeout   ... it did not answer in time
@@ -67,6 +68,10 @@ class Conflict(MemosError):
     exit_code = 4
     item: str | None = None
     """The stored item that is in the way, where it is one."""
+
+
+class Aborted(Conflict):
+    """The database ended a transaction because another was in its way, so nothing of it was saved; repeat it."""
 
 
 class PermissionDenied(MemosError):

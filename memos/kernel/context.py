@@ -20,7 +20,7 @@ from memos.core.identities import EVERYONE, Right
 from memos.core.settings import Settings
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, Fingerprint, Json, Scope
-from memos.errors import BackendUnavailable, Conflict, ConnectionLost, InvalidInput, PermissionDenied
+from memos.errors import Aborted, BackendUnavailable, Conflict, ConnectionLost, InvalidInput, PermissionDenied
 from memos.kernel.access.guard import AccessControl, caller, first_read
 from memos.kernel.access.quotas import Quotas
 from memos.kernel.idempotency import Idempotency
@@ -29,7 +29,7 @@ from memos.memcube.changes import Change
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.ledger import access, expiry, items
 from memos.memcube.ledger import cubes as cube_rows
-from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.engine import Ledger, Tries
 from memos.memcube.signing import SigningKey
 from memos.reader.masking import Masking
 
@@ -341,6 +341,22 @@ def retry_read(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
             return method(*given, **named)
 
     return twice
+
+
+def retry_write(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    """Repeat a change that another one aborted, as long as `Tries` allows."""
+
+    @wraps(method)
+    def again(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
+        tries = Tries()
+        while True:
+            try:
+                return method(*given, **named)
+            except Aborted:
+                if not tries.are_left():
+                    raise
+
+    return again
 
 
 def accept_aliases(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:

@@ -14,7 +14,7 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name, check_new_id, check_text
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, Cube, CubeKind, EraseReceipt, FileState, Scope, StoredFile
 from memos.errors import InvalidInput, NotFound, PermissionDenied
-from memos.kernel.context import Context, retry_read
+from memos.kernel.context import Context, retry_read, retry_write
 from memos.kernel.documents import Documents, Files, Given
 from memos.memcube import changes, erasure
 from memos.memcube.ledger import adapters, files
@@ -33,6 +33,7 @@ class Cubes:
         self._context = context
         self._finish_erasure = finish_erasure
 
+    @retry_write
     def create(
         self,
         cube: str,
@@ -97,6 +98,7 @@ class Cubes:
                 found.append(right)
         return tuple(found)
 
+    @retry_write
     def change(
         self, cube: str, *, actor: str = LOCAL_OWNER, description: str | None = None, redact_pii: bool | None = None
     ) -> Cube:
@@ -117,6 +119,7 @@ class Cubes:
         self._context.scopes.forget()
         return self.get(cube, actor=actor)
 
+    @retry_write
     def drop(self, cube: str, *, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Erase everything in a cube, then the cube. Raises: NotFound."""
         context = self._context

@@ -27,7 +27,7 @@ from memos.core.types import (
     StoredFile,
 )
 from memos.errors import Conflict, InvalidInput, NotFound
-from memos.kernel.context import Context
+from memos.kernel.context import Context, retry_write
 from memos.memcube import documents, erasure, images
 from memos.memcube.ledger import expiry, files, items, outbox
 from memos.reader.arguments import members_of, within
@@ -74,6 +74,7 @@ class Documents:
         got = self._web.fetch(where, url)
         return _name(got.name or "file"), got.data
 
+    @retry_write
     def add(self, file: Given, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> StoredFile:
         """Store a file and queue its reading; `wait` tells when it can be searched.
 
@@ -168,6 +169,7 @@ class Documents:
         with self._context.ledger.read() as connection:
             return tuple(files.passages(connection, found, start, limit, page))
 
+    @retry_write
     def read_again(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> StoredFile:
         """Read a file again from its stored bytes, also a failed or deleted one; return the file that replaces it.
 
@@ -201,6 +203,7 @@ class Documents:
             raise Conflict(f"File {file} has no text to show, because it {why}.")
         return text
 
+    @retry_write
     def delete(
         self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, reason: str = "deleted"
     ) -> StoredFile:
@@ -214,6 +217,7 @@ class Documents:
         self._context.wait_indexed()
         return self._found(file, found.cube, actor)
 
+    @retry_write
     def erase(self, file: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> EraseReceipt:
         """Erase a file, its bytes, its passages and everything made of them. Raises: NotFound."""
         found = self._found(file, cube, actor)

@@ -13,7 +13,7 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name, check_text
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER
 from memos.errors import Conflict, InvalidInput, NotFound, shown
-from memos.kernel.context import Context
+from memos.kernel.context import Context, retry_write
 from memos.memcube import changes
 from memos.memcube.ledger import entities
 from memos.memcube.ledger.entities import NAME_CHARS, Found, Link, Listing, fold
@@ -95,6 +95,7 @@ class Graph:
         with self._context.ledger.read() as connection:
             return tuple(entities.aliases(connection, scope.cubes[0]))
 
+    @retry_write
     def merge(self, name: str, into: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> Alias:
         """Show a name, with the names merged into it, under another; `split` takes it back.
 
@@ -112,6 +113,7 @@ class Graph:
             changes.record(change, "merge", {"alias": made.id})
         return made
 
+    @retry_write
     def split(self, alias: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> Alias:
         """Take a merge back, by its id; names that were merged into the name before stay with it.
 

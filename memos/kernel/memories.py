@@ -37,7 +37,7 @@ from memos.core.types import (
     Version,
 )
 from memos.errors import Conflict, InvalidInput, NotFound
-from memos.kernel.context import Context, accept_aliases, retry_read
+from memos.kernel.context import Context, accept_aliases, retry_read, retry_write
 from memos.kernel.corrections import Corrected, apply_correction
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.search import SearchService
@@ -141,6 +141,7 @@ class Memories:
         self._web_images = web_images
 
     @accept_aliases
+    @retry_write
     def add(  # noqa: PLR0913 - the wire contract names them all
         self,
         messages: Json,
@@ -192,6 +193,7 @@ class Memories:
                 indexed = self._context.wait_indexed()
         return replace(receipt, indexed=indexed)
 
+    @retry_write
     def add_all(
         self,
         additions: Sequence[Addition],
@@ -268,6 +270,7 @@ class Memories:
         return replace(receipt, masked=read.masking.masked)
 
     @accept_aliases
+    @retry_write
     def update(
         self,
         item: str = "",
@@ -307,6 +310,7 @@ class Memories:
         return self.get(item, cube=scope.cubes[0], actor=actor)
 
     @accept_aliases
+    @retry_write
     def feedback(
         self,
         text: str,
@@ -350,6 +354,7 @@ class Memories:
         return replace(receipt, indexed=self._context.wait_indexed(), masked=masking.masked)
 
     @accept_aliases
+    @retry_write
     def delete(
         self,
         item_ids: str | Sequence[str] = (),
@@ -369,6 +374,7 @@ class Memories:
         self._context.wait_indexed()
         return tuple(state.id for state in deleted)
 
+    @retry_write
     def rollback(
         self,
         item: str,
@@ -393,6 +399,7 @@ class Memories:
         return self.get(item, cube=scope.cubes[0], actor=actor)
 
     @accept_aliases
+    @retry_write
     def erase(
         self,
         item_ids: str | Sequence[str] = (),
@@ -429,6 +436,7 @@ class Memories:
             saw = adapter_rows.that_saw(connection, scope.cubes[0], {*ids, *derived})
         return ErasePreview(tuple(ids), tuple(sorted(derived)), tuple(saw))
 
+    @retry_write
     def tag(
         self,
         item_ids: str | Sequence[str],
@@ -477,6 +485,7 @@ class Memories:
             newest = items.matching(connection, scope.cubes, node, limit=_SAMPLE, newest=True)
         return ErasurePreview(scope.cubes[0], len(named), len(derived), kinds, talks, len(whole), tuple(newest))
 
+    @retry_write
     def erase_matching(
         self,
         filter: Mapping[str, Json],
@@ -677,6 +686,7 @@ class Memories:
             return tuple(reading.records(connection, item))
 
     @accept_aliases
+    @retry_write
     def read_finely(
         self,
         conversation: str | None = None,

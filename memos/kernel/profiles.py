@@ -14,7 +14,7 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, Fact, Item, ItemType, Json, Role, Scope, Span
 from memos.errors import InvalidInput, NotFound, shown
-from memos.kernel.context import Context
+from memos.kernel.context import Context, retry_write
 from memos.memcube import changes
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes, expiry
@@ -75,6 +75,7 @@ class Profiles:
             after = self._profile(connection, scope.cubes[0], whose, last)
         return views.difference(before, after, first, last)
 
+    @retry_write
     def rollback(
         self, cube: str, dimension: str, version: int, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> Trait:
@@ -92,6 +93,7 @@ class Profiles:
         self._context.wait_indexed()
         return told
 
+    @retry_write
     def set_static(self, cube: str, dimension: str, value: str, subject: str, *, actor: str = LOCAL_OWNER) -> Trait:
         """Set a trait that only `remove_static` or a rollback changes; for owners. Raises: InvalidInput, NotFound."""
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
@@ -109,6 +111,7 @@ class Profiles:
         self._context.wait_indexed()
         return told
 
+    @retry_write
     def remove_static(
         self, cube: str, dimension: str, subject: str | None = None, *, actor: str = LOCAL_OWNER
     ) -> Trait | None:
@@ -121,6 +124,7 @@ class Profiles:
         self._context.wait_indexed()
         return told
 
+    @retry_write
     def edit(
         self,
         cube: str,
@@ -147,6 +151,7 @@ class Profiles:
                 views.remove_traits(change, whose, name)
         self._context.wait_indexed()
 
+    @retry_write
     def clear(self, cube: str, subject: str, *, actor: str = LOCAL_OWNER) -> int:
         """Remove all traits of a subject; return how many. Raises: NotFound (cube)."""
         scope = self._context.scopes.check([cube], actor, embeds=False, right=Right.WRITE)
@@ -173,6 +178,7 @@ class Profiles:
         with self._context.ledger.read() as connection:
             return views.template_of(connection, scope.cubes[0])
 
+    @retry_write
     def use_template(
         self, cube: str, template: str | Path | Mapping[str, Any] | None, *, actor: str = LOCAL_OWNER
     ) -> Template:
@@ -193,6 +199,7 @@ class Profiles:
             changes.record(change, "template", {"dimensions": len((read or standard()).by_id)})
         return read or standard()
 
+    @retry_write
     def put(self, cube: str, found: Sequence[Fact], *, actor: str = LOCAL_OWNER) -> Outcome:
         """Store extracted traits in order of event time. Raises: InvalidInput, NotFound, IntegrityError."""
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)

@@ -22,7 +22,7 @@ from memos.core.types import (
     Version,
 )
 from memos.errors import InvalidInput, shown
-from memos.kernel.context import Context, retry_read
+from memos.kernel.context import Context, retry_read, retry_write
 from memos.kernel.memories import LISTED
 from memos.kernel.search import SearchService
 from memos.memcube import erasure, records
@@ -107,6 +107,7 @@ class Records:
             )
         return self._put(records, cube, actor, named=True) if records else ()
 
+    @retry_write
     def _put(self, given: Sequence[Mapping[str, Json]], cube: str, actor: str, *, named: bool) -> tuple[Item, ...]:
         context = self._context
         with self._listeners.call("add") as clock:
@@ -161,6 +162,7 @@ class Records:
             raise records.unknown(id)
         return deleted[0]
 
+    @retry_write
     def delete_many(
         self, ids: Sequence[str], *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, reason: str = "deleted"
     ) -> tuple[str, ...]:
@@ -301,6 +303,7 @@ class Records:
             state = records.require(connection, scope.cubes[0], _id("id", id), self._context.clock.now())
             return items.history(connection, scope.cubes, state.id)
 
+    @retry_write
     def _refreshed(self, scope: Scope, found: Sequence[Item]) -> Items:
         with_end = [item.id for item in found if item.expires_at is not None]
         if not with_end:

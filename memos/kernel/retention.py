@@ -11,7 +11,7 @@ from memos.core.retention import RetentionAction, RetentionEffect, RetentionRule
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, ItemType, Json, Status
 from memos.errors import Conflict, InvalidInput, NotFound, shown
-from memos.kernel.context import Context
+from memos.kernel.context import Context, retry_write
 from memos.memcube import changes
 from memos.memcube.ledger import retention
 from memos.memcube.ledger.retention import MAX_AGE_DAYS, TOUCHED
@@ -28,6 +28,7 @@ class Retention:
         self._context = context
         self._purge = purge
 
+    @retry_write
     def add(  # noqa: PLR0913 - a rule has that many parts
         self,
         *,
@@ -81,6 +82,7 @@ class Retention:
         with self._context.ledger.read() as connection:
             return tuple(retention.of_cube(connection, scope.cubes[0]))
 
+    @retry_write
     def remove(self, rule: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> RetentionRule:
         """Remove a rule and return it; its past effects stay. Raises: NotFound."""
         rule = check_name("rule", rule, 64)

@@ -19,7 +19,7 @@ from memos.core.types import (
     Status,
 )
 from memos.errors import Conflict, InvalidInput, NotFound
-from memos.kernel.context import Context
+from memos.kernel.context import Context, retry_write
 from memos.memcube import changes, relations
 from memos.memcube import facts as stored_facts
 from memos.memcube.changes import Change
@@ -54,6 +54,7 @@ class Review:
             doubtful = relations.count_supposed(connection, scope.cubes[0], _MOST_COUNTED)
         return ReviewCounts(pending, doubtful, _MOST_COUNTED)
 
+    @retry_write
     def approve(
         self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER, expected_version: int | None = None
     ) -> Item:
@@ -68,6 +69,7 @@ class Review:
             tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
         return self._settled(item, scope)
 
+    @retry_write
     def edit(
         self,
         item: str,
@@ -94,6 +96,7 @@ class Review:
             tasks.enqueue(change.connection, change.cube, [facts.consolidate_task()], change.now)
         return self._settled(item, scope)
 
+    @retry_write
     def reject(self, item: str, *, cube: str | None = None, actor: str = LOCAL_OWNER) -> Item:
         """Delete a pending item; a rollback makes it pending again. Raises: NotFound, Conflict (not pending)."""
         scope = self._context.scopes.check_item(item, cube, actor, embeds=False, right=Right.WRITE)
@@ -111,6 +114,7 @@ class Review:
         with self._context.ledger.read() as connection:
             return tuple(relations.supposed(connection, scope.cubes[0], limit))
 
+    @retry_write
     def decide(
         self, newer: str, older: str, *, holds: bool, cube: str | None = None, actor: str = LOCAL_OWNER
     ) -> tuple[Relation, ...]:
@@ -130,6 +134,7 @@ class Review:
             changes.record_item(change, "relation", newer, {"older": older, "holds": holds})
             return tuple(relations.of_items(change.connection, [newer]))
 
+    @retry_write
     def reopen(
         self, newer: str, older: str, *, cube: str | None = None, actor: str = LOCAL_OWNER
     ) -> tuple[Relation, ...]:
@@ -146,6 +151,7 @@ class Review:
             changes.record_item(change, "relation", newer, {"older": older, "holds": None})
             return tuple(relations.of_items(change.connection, [newer]))
 
+    @retry_write
     def merge(
         self,
         item: str,

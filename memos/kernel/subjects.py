@@ -21,7 +21,7 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER
 from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied
-from memos.kernel.context import Context
+from memos.kernel.context import Context, retry_write
 from memos.kernel.maintenance import Maintenance
 from memos.memcube import changes, erasure, subject_archive
 from memos.memcube.backup.files import created, disk_errors, sync_folder
@@ -138,6 +138,7 @@ class Subjects:
         memories, held, covered = counts
         return SubjectExport(str(path), memories, held, covered, size)
 
+    @retry_write
     def forget(
         self,
         subject: str,

@@ -32,7 +32,7 @@ from memos.core.types import (
     Status,
 )
 from memos.errors import InvalidInput, shown
-from memos.kernel.context import Context, accept_aliases, retry_read
+from memos.kernel.context import Context, accept_aliases, retry_read, retry_write
 from memos.kernel.moves import SegmentContents, TierMove, moves_before
 from memos.kernel.search import FACTS, SearchService
 from memos.memcube.ledger import expiry, items
@@ -292,6 +292,7 @@ class Tiers:
         with self._context.ledger.read() as connection:
             return self._scheduler.compare_presets(connection, scope.cubes[0])
 
+    @retry_write
     def pin(self, id_: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, pinned: bool = True) -> None:
         """Keep an item in working memory, or a segment unarchived; `pinned=False` undoes it. Raises: NotFound."""
         pinned = switch("pinned", pinned)
@@ -299,6 +300,7 @@ class Tiers:
             self._scheduler.pin(change, check_name("id", id_, 64), pinned=pinned)
         self._scheduler.runner.wake()
 
+    @retry_write
     def move(self, segment: str, tier: str, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
         """Send a segment by hand: `long` has its pages read now, `archive` ranks it lower, `mid` brings it back.
 
@@ -351,6 +353,7 @@ class Tiers:
 
     working_memory = context
 
+    @retry_write
     def analyse(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER, everything: bool = False) -> None:
         """Queue fact extraction for pages of hot segments, or all; `tasks.wait()` waits for it. Raises: NotFound."""
         everything = switch("everything", everything)
@@ -358,12 +361,14 @@ class Tiers:
             self._scheduler.analyse(change, everything=everything)
         self._scheduler.runner.wake()
 
+    @retry_write
     def consolidate(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
         """Queue consolidation (daily by itself): one current value a key, duplicates merged. Raises: NotFound."""
         with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:
             self._scheduler.consolidate(change)
         self._scheduler.runner.wake()
 
+    @retry_write
     def reflect(self, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> None:
         """Queue reflection: conclusions from facts. Raises: NotFound, InvalidInput (no chat model)."""
         with self._context.change(self._context.scopes.check([cube], actor, right=Right.WRITE)) as change:

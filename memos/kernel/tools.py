@@ -14,7 +14,7 @@ from memos.core.identities import Right
 from memos.core.text.validation import check_name
 from memos.core.types import DEFAULT_CUBE, LOCAL_OWNER, AddReceipt, Draft, Item, ItemType, Json, Role
 from memos.errors import InvalidInput
-from memos.kernel.context import Context
+from memos.kernel.context import Context, retry_write
 from memos.memcube import tools as tool_memories
 from memos.memcube.changes import Change
 from memos.memcube.ledger import cubes, expiry, items
@@ -75,6 +75,7 @@ class Tools:
     def __init__(self, context: Context) -> None:
         self._context = context
 
+    @retry_write
     def define(self, tools: Json, *, cube: str = DEFAULT_CUBE, actor: str = LOCAL_OWNER) -> tuple[str, ...]:
         """Store definitions of tools in OpenAI's shape; return their items. Raises: InvalidInput, NotFound."""
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)

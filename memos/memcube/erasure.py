@@ -42,7 +42,7 @@ from memos.memcube.ledger import adapters as adapter_rows
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import tools as tool_rows
 from memos.memcube.ledger.columns import CUBE, is_sealed
-from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.engine import Ledger, retry_aborted
 from memos.memcube.ledger.outbox import Target
 from memos.memcube.signing import SigningKey
 
@@ -342,8 +342,8 @@ def expired(connection: sa.Connection, before: datetime, item_ids: Sequence[str]
 
 def unfinished(ledger: Ledger) -> list[EraseReceipt]:
     with ledger.read() as connection:
-        rows = connection.execute(sa.select(t.tombstones).where(t.tombstones.c.state == "purging")).all()
-        return [_receipt(connection, row) for row in rows]
+        purging = sa.select(t.tombstones).where(t.tombstones.c.state == "purging").order_by(t.tombstones.c.id)
+        return [_receipt(connection, row) for row in connection.execute(purging).all()]
 
 
 def find(ledger: Ledger, receipt_id: str) -> EraseReceipt | None:
@@ -359,8 +359,10 @@ def is_by(ledger: Ledger, receipt_id: str, actor: str) -> bool:
         return connection.scalar(of_actor) is not None
 
 
+@retry_aborted
 def count(ledger: Ledger, pending: Sequence[EraseReceipt], cleaned: Mapping[str, Mapping[str, int]]) -> None:
     with ledger.write() as connection:
+        _lock(connection, pending)
         for receipt in pending:
             if more := {name: number for name, number in cleaned.get(receipt.cube, {}).items() if number}:
                 removed = dict(Counter(receipt.removed) + Counter(more))
@@ -368,12 +370,21 @@ def count(ledger: Ledger, pending: Sequence[EraseReceipt], cleaned: Mapping[str,
                 connection.execute(query.values(removed=removed))
 
 
+@retry_aborted
 def finish(ledger: Ledger, pending: Sequence[EraseReceipt], stores: dict[str, str]) -> None:
     state = "purging" if "purging" in stores.values() else "purged"
     with ledger.write() as connection:
+        _lock(connection, pending)
         for batch in items.in_batches(receipt.id for receipt in pending):
             ended = sa.update(t.tombstones).where(t.tombstones.c.id.in_(batch))
             connection.execute(ended.values(state=state, stores=stores))
+
+
+def _lock(connection: sa.Connection, pending: Sequence[EraseReceipt]) -> None:
+    """Wait until no other process writes these tombstones, which several may purge at once."""
+    for batch in items.in_batches(sorted(receipt.id for receipt in pending)):
+        rows = sa.select(t.tombstones.c.id).where(t.tombstones.c.id.in_(batch)).order_by(t.tombstones.c.id)
+        connection.execute(rows.with_for_update())
 
 
 def _receipt(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> EraseReceipt:
@@ -440,15 +451,17 @@ def purge(ledger: Ledger, places: Purgeable) -> int:
     return len(pending)
 
 
+@retry_aborted
 def _measure(
     ledger: Ledger, pending: Sequence[EraseReceipt], cleaned: Mapping[str, Mapping[str, int]], places: Purgeable
 ) -> None:
     """Count what is left of each form, and write it beside what there was before."""
     outside = {receipt.id: places.measure(receipt) for receipt in pending}
     with ledger.write() as connection:
+        _lock(connection, pending)
         for receipt in pending:
             query = sa.select(t.tombstones.c.forms).where(t.tombstones.c.id == receipt.id)
-            forms: dict[str, list[int | None]] = dict(connection.execute(query.with_for_update()).scalar_one())
+            forms: dict[str, list[int | None]] = dict(connection.execute(query).scalar_one())
             after = {**receipts.count_rows(connection, receipt.item_ids), **outside[receipt.id]}
             after["windows"] = receipts.waiting_windows(connection, receipt.rebuilt)
             blocks, removed = forms.get("kv_blocks", [0, None])[0] or 0, cleaned.get(receipt.cube, {})

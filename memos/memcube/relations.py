@@ -24,12 +24,7 @@ from memos.core.ports import ArmQuery, Vector, VectorIndex, VectorSearch
 from memos.core.text.acknowledgements import acknowledges
 from memos.core.text.attributes import gives_attribute_another_value
 from memos.core.text.claims import Claim, Owner, are_namesakes, read_claim, terms_of
-from memos.core.text.contrasts import (
-    Contrast,
-    contrast_of,
-    leaves_behind,
-    mentions,
-)
+from memos.core.text.contrasts import Contrast, contrast_of, leaves_behind, mentions
 from memos.core.text.matching import normalized_value
 from memos.core.text.repetition import Repetition, repetition_of
 from memos.core.types import FOUND, JUDGED, REPLACING, Arm, Fingerprint, Item, ItemType, LinkKind, Relation, Role
@@ -47,7 +42,7 @@ from memos.memcube.judge import (
     pair_features,
 )
 from memos.memcube.ledger import items, queries, tasks
-from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.engine import Ledger, retry_aborted
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import items as items_
 from memos.memcube.ledger.schema import links, versions
@@ -135,11 +130,14 @@ class RelationFinder:
             if relation.confidence >= STORED
         ]
         if found or again:
-            with self._ledger.write() as connection:
-                forget(connection, again)
-                store(connection, found, self._clock.now())
+            self._store(found, again)
         if self._has_model():
             self._queue(pairs)
+
+    @retry_aborted
+    def _store(self, found: Sequence[tuple[str, Relation]], again: Collection[str]) -> None:
+        with self._ledger.write() as connection:
+            store(connection, found, self._clock.now(), again=again)
 
     def open_pairs(self, cube: str, ids: Sequence[str]) -> list[Pair]:
         """Return the pairs with these newer statements that rules leave open and nobody else has judged.
@@ -608,28 +606,26 @@ def _told_at(item: Item) -> tuple[datetime, datetime, str]:
 _JUDGED = sorted(JUDGED)
 
 
-def store(connection: sa.Connection, relations: Iterable[tuple[str, Relation]], now: datetime) -> None:
+def store(
+    connection: sa.Connection, relations: Iterable[tuple[str, Relation]], now: datetime, *, again: Collection[str] = ()
+) -> None:
     """Store relations of cubes; one that a person or a model decided, or that is there, stays as it is.
 
-    What was erased since it was judged gets none; what another process stores at this moment is stored once.
+    What was erased since it was judged gets none; what another process stores now is stored once. First, of the items
+    `again` goes what rules found, and what a model judged of former versions.
     """
     wanted = {(relation.newer, relation.older): (cube, relation) for cube, relation in relations}
+    there = _hold(connection, {*again, *(id_ for pair in wanted for id_ in pair)})
+    for batch in items.in_batches(again):
+        either = sa.or_(links.c.from_id.in_(batch), links.c.to_id.in_(batch))
+        connection.execute(sa.delete(links).where(links.c.kind.in_(_JUDGED), either, _OUTDATED))
     if not wanted:
         return
     newer_ids = {newer for newer, _ in wanted}
     known = {(row.from_id, row.to_id) for row in items.rows_in(connection, _PAIRS, links.c.from_id, newer_ids)}
-    there = set(items.scalars_in(connection, _THERE, items_.c.id, {id_ for pair in wanted for id_ in pair}))
     rows = [
-        {
-            "from_id": newer,
-            "kind": relation.kind,
-            "to_id": older,
-            "cube_id": cube,
-            "created_at": now,
-            "confidence": relation.confidence,
-            "decided_by": relation.decided_by,
-        }
-        for (newer, older), (cube, relation) in wanted.items()
+        _row(cube, newer, older, now, relation.kind, relation.confidence, relation.decided_by)
+        for (newer, older), (cube, relation) in sorted(wanted.items(), key=lambda each: each[0])
         if (newer, older) not in known and {newer, older} <= there
     ]
     if rows:
@@ -637,24 +633,31 @@ def store(connection: sa.Connection, relations: Iterable[tuple[str, Relation]], 
         connection.execute(insert(links).on_conflict_do_nothing(), rows)
 
 
-# Locked on PostgreSQL, so that no erase takes an item away before the link is there; SQLite has one writer.
+def _row(cube: str, newer: str, older: str, now: datetime, kind: str, sure: float, by: str) -> dict[str, Any]:
+    link = {"from_id": newer, "kind": kind, "to_id": older, "cube_id": cube, "created_at": now}
+    return link | {"confidence": sure, "decided_by": by}
+
+
+def _hold(connection: sa.Connection, ids: Collection[str]) -> set[str]:
+    """Return which items are there, and keep them from being erased until the transaction ends.
+
+    Whoever changes relations locks their items first and writes in the order of ids, as an erase does, so that no two
+    transactions wait for each other.
+    """
+    return set(items.scalars_in(connection, _THERE, items_.c.id, sorted(ids)))
+
+
 _THERE = sa.select(items_.c.id).order_by(items_.c.id).with_for_update(read=True, key_share=True)
 _PAIRS = sa.select(links.c.from_id, links.c.to_id).where(links.c.kind.in_(_JUDGED))
 
 
 def store_judged(connection: sa.Connection, cube: str, relations: Sequence[Relation], now: datetime) -> None:
     """Store what a model judged, in place of what rules did; what a person decided stays as it is."""
-    for each in relations:
+    _hold(connection, {id_ for each in relations for id_ in (each.newer, each.older)})
+    for each in sorted(relations, key=lambda each: (each.newer, each.older)):
         pair = (links.c.from_id == each.newer, links.c.to_id == each.older, links.c.kind.in_(_JUDGED))
         connection.execute(sa.delete(links).where(*pair, links.c.decided_by == RULES))
     store(connection, [(cube, each) for each in relations], now)
-
-
-def forget(connection: sa.Connection, ids: Collection[str]) -> None:
-    """Remove what rules found about items, and what a model judged of former versions; decisions of people stay."""
-    for batch in items.in_batches(ids):
-        either = sa.or_(links.c.from_id.in_(batch), links.c.to_id.in_(batch))
-        connection.execute(sa.delete(links).where(links.c.kind.in_(_JUDGED), either, _OUTDATED))
 
 
 _CHANGED = sa.exists().where(
@@ -722,13 +725,13 @@ def decide(
 
     What does not hold is the relation of any kind that is there.
     """
+    items.lock(connection, (newer, older))
     pair = (links.c.from_id == newer, links.c.to_id == older, links.c.kind.in_(_JUDGED))
     kind = connection.execute(sa.select(links.c.kind).where(*pair)).scalar()
     if kind is None or (holds and kind not in REPLACING):
         kind = LinkKind.UPDATES
     connection.execute(sa.delete(links).where(*pair))
-    row = {"from_id": newer, "kind": kind, "to_id": older, "cube_id": cube, "created_at": now}
-    connection.execute(sa.insert(links), [row | {"confidence": float(holds), "decided_by": _person(actor)}])
+    connection.execute(sa.insert(links), [_row(cube, newer, older, now, kind, float(holds), _person(actor))])
 
 
 IN_DOUBT = 0.5
@@ -747,11 +750,11 @@ def reopen(connection: sa.Connection, cube: str, newer: str, older: str, now: da
 
 def repeat(connection: sa.Connection, cube: str, one: str, other: str, *, actor: str, now: datetime) -> bool:
     """Store a person's decision that two items say the same, if a correction is in doubt about them."""
+    items.lock(connection, (one, other))
     for newer, older in ((one, other), (other, one)):
         pair = (links.c.from_id == newer, links.c.to_id == older, links.c.decided_by == FEEDBACK)
         if connection.execute(sa.delete(links).where(*pair)).rowcount:
-            row = {"from_id": newer, "kind": LinkKind.SAME, "to_id": older, "cube_id": cube, "created_at": now}
-            connection.execute(sa.insert(links), [row | {"confidence": 1.0, "decided_by": _person(actor)}])
+            connection.execute(sa.insert(links), [_row(cube, newer, older, now, LinkKind.SAME, 1.0, _person(actor))])
             return True
     return False
 
@@ -762,8 +765,8 @@ def _person(actor: str) -> str:
 
 def suppose(connection: sa.Connection, cube: str, newer: str, older: str, confidence: float, now: datetime) -> None:
     """Store a relation for a person to decide; rules leave it as it is."""
-    row = {"from_id": newer, "kind": LinkKind.UPDATES, "to_id": older, "cube_id": cube, "created_at": now}
-    connection.execute(sa.insert(links), [row | {"confidence": confidence, "decided_by": FEEDBACK}])
+    items.lock(connection, (newer, older))
+    connection.execute(sa.insert(links), [_row(cube, newer, older, now, LinkKind.UPDATES, confidence, FEEDBACK)])
 
 
 # As the partial index has it: with a parameter SQLite would not use it.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,8 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
+from memos.core.types import LinkKind, Relation
 from memos.errors import BackendTimeout, BackendUnavailable, Conflict, InvalidInput
-from memos.memcube.ledger import postgres
+from memos.memcube import relations
+from memos.memcube.ledger import cubes, items, postgres, queues
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from tests.fakes import WordEmbedder
@@ -127,6 +131,66 @@ def test_two_changes_in_each_others_way_end_in_one_conflict(ledger: Ledger) -> N
         first.execute(sa.update(t.meta).where(t.meta.c.key == "b").values(value="1"))
     for connection in (first, second):
         connection.close()
+
+
+def test_a_change_that_a_deadlock_ends_is_saved_once(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    url = postgres_server.url()
+    settings = Settings(ledger_url=url, limits={"min_free_bytes": 0})  # type: ignore[arg-type]
+    other = Ledger.open(url)
+    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+        memos.add("I live in Paris.")
+        memos.tasks.wait()
+        with ThreadPoolExecutor(1) as pool, other.write() as connection:
+            # The add locks its cube and then waits for the queue; this one has the queue and then wants the cube.
+            connection.exec_driver_sql("SET LOCAL deadlock_timeout = '20s'")
+            queues.lock(connection, "default")
+            added = pool.submit(memos.add, "I keep bees.")
+            _await_a_waiting_lock(postgres_server, url)
+            cubes.lock(connection, "default")
+        assert len(added.result().item_ids) == 1
+        assert len(memos.memories.list(filter={"type": "message"})) == 2
+        assert _deadlocks(postgres_server, url) == 1
+    other.close()
+
+
+def test_relations_and_an_erase_wait_for_one_another_in_one_order(ledger: Ledger) -> None:
+    older, newer = _two_related_items(ledger)
+    again = Relation(newer, older, LinkKind.UPDATES, 0.9, relations.RULES, None)
+    with ThreadPoolExecutor(1) as pool:
+        with ledger.write() as connection:
+            items.lock(connection, [older])  # as an erase does first
+            stored = pool.submit(_store, ledger, again)
+            time.sleep(0.3)
+            assert not stored.done()
+            connection.exec_driver_sql("SET LOCAL lock_timeout = '5s'")
+            connection.execute(sa.delete(t.links).where(t.links.c.to_id == older))
+        stored.result()
+
+
+def _store(ledger: Ledger, relation: Relation) -> None:
+    with ledger.write() as connection:
+        relations.store(connection, [("default", relation)], datetime.now(UTC), again=[relation.newer])
+
+
+def _two_related_items(ledger: Ledger) -> tuple[str, str]:
+    store = Store(ledger)
+    store.make("default")
+    older, newer = (store.add(text).item_ids[0] for text in ("I live in Paris.", "I live in Lyon."))
+    _store(ledger, Relation(newer, older, LinkKind.UPDATES, 0.8, relations.RULES, None))
+    return older, newer
+
+
+def _await_a_waiting_lock(server: PostgresServer, url: str) -> None:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    deadline = time.monotonic() + 30
+    while server.sql(url.rsplit("/", 1)[1], waiting) == "0":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _deadlocks(server: PostgresServer, url: str) -> int:
+    counted = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    return int(server.sql(url.rsplit("/", 1)[1], counted))
 
 
 def test_words_are_folded_as_python_folds_them(ledger: Ledger) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sqlite3
 import threading
 import time
@@ -10,15 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from memos.core.clock import from_micros, new_id
 from memos.errors import (
+    Aborted,
     BackendTimeout,
     BackendUnavailable,
     Conflict,
@@ -40,6 +42,50 @@ _WAL_RETRY_S = 0.005
 _MMAP_BYTES = 1 << 30
 _KEPT = ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
 _PRAGMAS = (*_KEPT, "temp_store=MEMORY", "cache_size=-32000", f"mmap_size={_MMAP_BYTES}")
+
+
+_MOST_TRIES = 4
+_PAUSE_S = 0.1
+
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+_thread = threading.local()
+
+
+def _saved() -> int:
+    """Return how many transactions of this thread were saved."""
+    return getattr(_thread, "saved", 0)
+
+
+class Tries:
+    """Says whether a call that PostgreSQL aborted for another's sake may be repeated: unless it has saved something."""
+
+    def __init__(self) -> None:
+        self._saved, self._left = _saved(), _MOST_TRIES
+
+    def are_left(self) -> bool:
+        """Return True after a short pause, False once there were too many or a transaction was saved before."""
+        self._left -= 1
+        if not self._left or _saved() != self._saved:
+            return False
+        time.sleep(random.uniform(0, _PAUSE_S))  # noqa: S311 - lest both meet again
+        return True
+
+
+def retry_aborted(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
+    """Repeat a function that was aborted, as long as `Tries` allows."""
+
+    @wraps(method)
+    def again(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
+        tries = Tries()
+        while True:
+            try:
+                return method(*given, **named)
+            except Aborted:
+                if not tries.are_left():
+                    raise
+
+    return again
 
 
 def sqlite_damaged(where: str, text: str) -> IntegrityError:
@@ -211,6 +257,7 @@ class Ledger:
                 yield connection
             is_task_due = connection.info.pop(TASK_DUE, False)
             self._changes += 1
+            _thread.saved = _saved() + 1
         if is_task_due:
             self.on_task_due()
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from memos.errors import (
+    Aborted,
     BackendTimeout,
     BackendUnavailable,
     Conflict,
@@ -233,7 +234,7 @@ def translate(error: exc.DBAPIError, where: str) -> MemosError:
     if state == "3D000" or ("database" in told and "does not exist" in told):
         return BackendUnavailable(f"The database of {where} does not exist: create it with `createdb --encoding UTF8`.")
     if state in ("40001", "40P01"):
-        return Conflict("The change conflicted with another one and was not saved; try again.")
+        return Aborted("The change conflicted with another one and was not saved; try again.")
     if state in ("55P03", "57014"):
         return BackendTimeout(
             f"The ledger {where} did not answer in time ({told}) and nothing was saved; try again later."
