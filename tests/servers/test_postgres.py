@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -136,8 +137,7 @@ def test_two_changes_in_each_others_way_end_in_one_conflict(ledger: Ledger) -> N
 def test_a_change_that_a_deadlock_ends_is_saved_once(tmp_path: Path, postgres_server: PostgresServer) -> None:
     url = postgres_server.url()
     settings = Settings(ledger_url=url, limits={"min_free_bytes": 0})  # type: ignore[arg-type]
-    other = Ledger.open(url)
-    with MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
+    with closing(Ledger.open(url)) as other, MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         memos.add("I live in Paris.")
         memos.tasks.wait()
         with ThreadPoolExecutor(1) as pool, other.write() as connection:
@@ -145,12 +145,11 @@ def test_a_change_that_a_deadlock_ends_is_saved_once(tmp_path: Path, postgres_se
             connection.exec_driver_sql("SET LOCAL deadlock_timeout = '20s'")
             queues.lock(connection, "default")
             added = pool.submit(memos.add, "I keep bees.")
-            _await_a_waiting_lock(postgres_server, url)
+            _await(postgres_server, url, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
             cubes.lock(connection, "default")
         assert len(added.result().item_ids) == 1
         assert len(memos.memories.list(filter={"type": "message"})) == 2
-        assert _deadlocks(postgres_server, url) == 1
-    other.close()
+        _await(postgres_server, url, "SELECT deadlocks = 1 FROM pg_stat_database WHERE datname = current_database()")
 
 
 def test_relations_and_an_erase_wait_for_one_another_in_one_order(ledger: Ledger) -> None:
@@ -180,17 +179,11 @@ def _two_related_items(ledger: Ledger) -> tuple[str, str]:
     return older, newer
 
 
-def _await_a_waiting_lock(server: PostgresServer, url: str) -> None:
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+def _await(server: PostgresServer, url: str, query: str) -> None:
     deadline = time.monotonic() + 30
-    while server.sql(url.rsplit("/", 1)[1], waiting) == "0":
-        assert time.monotonic() < deadline
+    while server.sql(url.rsplit("/", 1)[1], query) != "t":
+        assert time.monotonic() < deadline, query
         time.sleep(0.02)
-
-
-def _deadlocks(server: PostgresServer, url: str) -> int:
-    counted = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-    return int(server.sql(url.rsplit("/", 1)[1], counted))
 
 
 def test_words_are_folded_as_python_folds_them(ledger: Ledger) -> None:
