@@ -150,7 +150,7 @@ def _shared(sentence: str, asked: frozenset[str]) -> frozenset[str]:
     return frozenset(terms_of(sentence)) & asked
 
 
-@cached_by_text(maxsize=1024)
+@cached_by_text(maxsize=4096)
 def _sentences(message: str) -> tuple[str, ...]:
     """Return the sentences of a message without what is pasted in it, such as code."""
     text = without_pasted_text(message[:_READ])

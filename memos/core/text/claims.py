@@ -324,19 +324,22 @@ class Claim:
     @cached_property
     def count(self) -> int:
         """The number of words; three Han characters say about as much as two words."""
-        return len(_WORD.findall(self.text)) + 2 * len(_HAN.findall(self.text)) // 3
+        signs = 0 if self.text.isascii() else len(_HAN.findall(self.text))
+        return len(_WORD.findall(self.text)) + 2 * signs // 3
 
 
 @cached_by_text(maxsize=4096)
 def read_claim(text: str) -> Claim:
     """Read a statement or a question, of which the first 600 characters count."""
     text = text[:_CHARS].replace("’", "'")
-    subject = _han_subject(text) if _HAN.search(text) else _subject(text)
-    opening = _CLAUSE.split(text, maxsplit=1)[0]
-    if subject.owner > Owner.SPEAKER and len(opening) < len(text) and _tells_of_a_change(opening):
-        # "The trip is off, my sister is ill.": not a statement about the sister.
-        first = _han_subject(opening) if _HAN.search(text) else _subject(opening)
-        subject = subject._replace(owner=first.owner, holder=first.holder)
+    read = _han_subject if not text.isascii() and _HAN.search(text) else _subject
+    subject = read(text)
+    if subject.owner > Owner.SPEAKER:
+        opening = _CLAUSE.split(text, maxsplit=1)[0]
+        if len(opening) < len(text) and _tells_of_a_change(opening):
+            # "The trip is off, my sister is ill.": not a statement about the sister.
+            first = read(opening)
+            subject = subject._replace(owner=first.owner, holder=first.holder)
     return Claim(
         text=text,
         owner=subject.owner,
@@ -367,25 +370,29 @@ class _Subject(NamedTuple):
 def _subject(text: str) -> _Subject:
     owner, holder = Owner.UNKNOWN, ""
     people, names = set[str](), set[str]()
-    words = list(_WORD.finditer(text))
-    lows = [match.group().casefold() for match in words]
+    words = _WORD.findall(text)
+    lows = [word.casefold() for word in words]
     kin = KIN.get(language_of(text), KIN["english"])
-    for place, match in enumerate(words):
-        word, low = match.group(), lows[place]
-        bare = low.removesuffix("'s").removesuffix("'")
+    starts: list[int] = []
+    for place, low in enumerate(lows):
         if low in _SPEAKER:
             if owner is Owner.UNKNOWN and not _leads_to_relative(lows, place, kin):
                 owner = Owner.SPEAKER
-        elif bare in kin or bare.endswith(("-in-law", "-in-laws")):
+            continue
+        word, bare = words[place], low
+        if "'" in low:
+            bare = low.removesuffix("'s").removesuffix("'")
+        if bare in kin or ("-" in bare and bare.endswith(("-in-law", "-in-laws"))):
             people.add(bare)
             if owner is Owner.UNKNOWN:
                 owner, holder = Owner.RELATIVE, bare
-        elif word[:1].isupper() or word[:1].isdigit():
-            opens = place == 0 or text[: match.start()].rstrip()[-1:] in ".!?:;–—\n…"
-            named = bare in GIVEN_NAMES and word[:1].isupper()
+        elif word[0].isupper() or word[0].isdigit():
+            starts = starts or [match.start() for match in _WORD.finditer(text)]
+            opens = place == 0 or text[: starts[place]].rstrip()[-1:] in ".!?:;–—\n…"
+            named = bare in GIVEN_NAMES and word[0].isupper()
             # "The Nilssons", at the start: a family.
             family = (
-                place == 1 and lows[0] == "the" and low.endswith("s") and word[:1].isupper() and word[-2:-1].islower()
+                place == 1 and lows[0] == "the" and low.endswith("s") and word[0].isupper() and word[-2:-1].islower()
             )
             owns = named and (low.endswith("'s") or (place > 0 and lows[place - 1] in _OF))
             if (named or family) and owner is Owner.UNKNOWN and (opens or family or owns):

@@ -42,6 +42,7 @@ _SIGNS = {
         """),
 }
 _EVERY_SIGN = frozenset[str]().union(*_SIGNS.values())
+_FOREIGN_SIGN = frozenset[str]().union(*(signs for name, signs in _SIGNS.items() if name != "english"))
 _LETTERS = {
     "german": "äöüß",
     "spanish": "ñ¿¡áíóú",
@@ -84,6 +85,9 @@ def language_of(text: str) -> str:
     by_letters = set[str]()
     if not start.isascii():
         by_letters = {name for name, letters in _LETTERS.items() if any(letter in start for letter in letters)}
+    foreign, english = map(_FOREIGN_SIGN.__contains__, telling), map(_SIGNS["english"].__contains__, telling)
+    if not by_letters and sum(foreign) <= sum(english):
+        return "english"
     counts = {name: sum(map(signs.__contains__, telling)) + (name in by_letters) for name, signs in _SIGNS.items()}
     best = max(counts, key=counts.__getitem__)
     enough = counts[best] >= _LEAST_SHARE * len(words) and counts[best] > counts["english"]

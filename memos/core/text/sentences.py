@@ -7,13 +7,14 @@ import re
 from memos.core.text import wording_by_language
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
-_CODE_LINE = re.compile(
+_CODE_START = re.compile(
     r"^[ \t]*(?:#|//|/\*|--[ ]|\$ |>>> |def |class |import |from \S+ import |const |let |var |function |return\b|"
     r"public |private |SELECT |INSERT |UPDATE |DELETE FROM |CREATE |ALTER |if \(|for \(|while \(|else\b|try:|except\b|"
-    r"@\w+|</?\w)[^\n]*"
-    r"|^[^\n]*(?:[;{}][ \t]*$|=>|\bconsole\.log\(|==|!=|\w\(['\"])[^\n]*",
+    r"@\w+|</?\w)[^\n]*",
     re.MULTILINE,
 )
+_CODE_SIGN = re.compile(r"[;{}=(]")
+_CODE_LINE = re.compile(r"^[^\n]*(?:[;{}][ \t]*$|=>|\bconsole\.log\(|==|!=|\w\(['\"])[^\n]*", re.MULTILINE)
 _TASK = re.compile(
     r"\b(?:translate|proofread|rewrite|rephrase|paraphrase|summari[sz]e|edit|polish|correct|improve|review|shorten|"
     r"analy[sz]e|"
@@ -23,8 +24,8 @@ _TASK = re.compile(
     r"一?下(?:面|这)[^。！？\n]{0,20}\n",
     re.IGNORECASE,
 )
-
-
+# Without one of them neither matches, which is known sooner.
+_ENDS_TASK = re.compile(r"[:：\n]")
 _SHOWN = re.compile(r"[^\n]")
 
 
@@ -32,11 +33,12 @@ def without_pasted_text(text: str) -> str:
     def blank(match: re.Match[str]) -> str:
         return _SHOWN.sub(" ", match.group(0))
 
-    own = _FENCE.sub(blank, text)
-    task = _TASK.search(own)
+    own = _FENCE.sub(blank, text) if "```" in text or "~~~" in text else text
+    task = _TASK.search(own) if _ENDS_TASK.search(own) else None
     if task is not None:
         own = own[: task.end()] + _SHOWN.sub(" ", own[task.end() :])
-    return _CODE_LINE.sub(blank, own)
+    own = _CODE_START.sub(blank, own)
+    return _CODE_LINE.sub(blank, own) if _CODE_SIGN.search(own) else own
 
 
 _END = re.compile(r"\n+|[。！？]+[」』”）]*|(?<![.!?…؟])[.!?…؟]+[\"'”’)\]]*(?=\s|$)")
