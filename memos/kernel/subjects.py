@@ -96,8 +96,7 @@ class Subjects:
                 connection, who, names, kind, self._cubes(connection, cubes, actor), actor, mentions=mentions
             )
             mentioning = _newest(connection, parts, (id_ for part in parts for id_ in part.mentions))
-            going = (part.goes | part.derived for part in parts if part.allowed)
-            examples = _newest(connection, parts, (id_ for ids in going for id_ in ids))
+            examples = _newest(connection, parts, (id_ for part in parts for id_ in part.goes | part.derived))
             account = subjects.account(connection, who) if kind == USER else {}
         return SubjectPreview(
             kind,
@@ -177,6 +176,8 @@ class Subjects:
         who, names = self._who(subject, kind, actor, Right.OWN)
         if kind == USER and cubes is not None:
             raise InvalidInput("cubes", "applies to a person; a user is forgotten everywhere")
+        if kind == USER:
+            context.access.check_unlimited("forget a user")  # whose keys and other cubes it could not touch otherwise
         expected = within("expected", expected, 0, 10**12)
         mentions, wait = switch("mentions", mentions), switch("wait", wait)
         id_ = new_id()
