@@ -40,7 +40,7 @@ def test_a_user_takes_everything_along_and_is_forgotten(open_page: Open, site: S
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="What is held about you")).to_be_visible()
     expect(page.locator("#held .figure")).to_have_text(["2", "1", "0"])
-    page.get_by_text("Read all 2 by or about you").click()
+    page.get_by_text("Read all 2 memories by or about you").click()
     expect(page.get_by_text("Ben's boat is the Albatross.")).to_be_visible()
     assert_fits(page)
     for _ in range(2):  # the page stays, and gives it again

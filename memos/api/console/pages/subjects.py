@@ -16,10 +16,14 @@ from memos.api.console.view import COOKIE, Page, View
 _SUGGESTED = 200
 _CHECKED = 200  # receipts at once
 _RELATIONS = {
-    "owned": "Their own: the whole cube goes",
-    "shared": "Of others: what they added goes",
-    "searched": "What they said, and what is stated of them",
+    ("owned", False): "Their own: the whole cube goes",
+    ("owned", True): "Your own: the whole cube goes",
+    ("shared", False): "Of others: what they added goes",
+    ("shared", True): "Of others: what you added goes",
+    ("searched", False): "What they said, and what is stated of them",
 }
+"""What goes in a cube, by its relation, and whether it is of who asks."""
+
 _ACCOUNT = {
     "identities": ("user or agent of it", "the user and its agents"),
     "memberships": ("membership of a group", "memberships of groups"),
