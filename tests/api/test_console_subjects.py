@@ -118,6 +118,10 @@ def test_an_admin_forgets_a_user_and_checks_the_receipt(server: Server, who: str
     receipt = re.findall(r'href="/console(/erasures/[^"?]+)', done)[0]
     assert "Check this receipt" in admin.get(receipt)
 
+    server.memos.maintenance.finish_erasures()
+    cell = admin.http.get(f"/console{receipt}/state", headers={"hx-request": "true"}).text
+    assert "finished" in cell
+    assert "hx-get" not in cell
     whole = saved_in(done)[0]
     found = admin.post("/data/erase/check", receipt=json.dumps(whole), texts=f"{who} keeps the pangolin").text
     assert text_of(found).count("Nothing contradicts it.") == 2

@@ -1,4 +1,4 @@
-"""What is held about a person: seen by keyboard, saved as an archive, forgotten, with a receipt that is saved and checked."""
+"""What is held about a person: seen by keyboard, saved, forgotten, with a receipt that is saved and checked."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def test_a_user_takes_everything_along_and_is_forgotten(open_page: Open, site: S
     assert json.loads((tmp_path / "receipt.json").read_text("utf-8"))["erased"] == 2
     assert [item.memory for item in site.memos.memories.list(cube="team")] == ["ben was late again."]
 
+    site.memos.maintenance.finish_erasures()
     admin = open_page("/data/erase/check", "admin")
     admin.get_by_label("File of a receipt").set_input_files(tmp_path / "receipt.json")
     admin.get_by_label("What was erased").fill("Albatross")
@@ -81,6 +82,7 @@ def test_an_admin_forgets_who_is_spoken_of_and_stays(open_page: Open, site: Site
     expect(page.get_by_text("Forgotten: 1 memory of 1 cube.")).to_be_visible()
     assert_accessible(page)
     assert_fits(page)
+    expect(page.get_by_role("row").last).to_contain_text("finished")
     page.get_by_role("link", name="Open the receipt of ana").click()
     expect(page.get_by_text("Erased from every store")).to_be_visible()
     page.get_by_role("link", name="Check this receipt").click()

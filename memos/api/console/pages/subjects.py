@@ -10,7 +10,7 @@ from typing import Any
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from memos.api.console.rest import RestError
+from memos.api.console.rest import RestError, part
 from memos.api.console.view import COOKIE, Page, View
 
 _SUGGESTED = 200
@@ -139,7 +139,8 @@ async def forget(view: View) -> Response:
     expected = await view.field("expected")
     if not expected.isdecimal() or len(expected) > 12:
         return await subject(view, "Look at what goes first; nothing was forgotten.")
-    body = asked.body | {"mentions": asked.mentions, "expected": int(expected)}
+    # The background purges files and logs: should that take long or fail, the receipt is there nevertheless.
+    body = asked.body | {"mentions": asked.mentions, "expected": int(expected), "wait": False}
     try:
         done = await view.rest.post("/subjects/forget", body)
     except RestError as error:
@@ -172,6 +173,14 @@ async def _receipt(view: View, asked: _Asked, done: dict[str, Any]) -> Response:
     if not signed_in:
         response.delete_cookie(COOKIE, path=view.root or "/")
     return response
+
+
+async def state(view: View) -> Response:
+    """Show how far an erasure is; until it is finished, the page looks again."""
+    id_ = view.request.path_params["receipt"]
+    if not view.partial:
+        return view.redirect(f"/erasures/{part(id_)}")
+    return view.render("_erasure_state.html", each=await view.rest.get(f"/erasures/{part(id_)}"), signed_in=True)
 
 
 def _saved(value: Any) -> str:
@@ -233,6 +242,7 @@ PAGES = (
     Page("/data/subject", subject),
     Page("/data/subject/archive", archive),
     Page("/data/subject/forget", forget, "POST"),
+    Page("/erasures/{receipt}/state", state),
     Page("/data/erase/check", check),
     Page("/data/erase/check", run_check, "POST"),
 )
