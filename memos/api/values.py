@@ -179,6 +179,7 @@ class SubjectPreview(erasures.SubjectPreview, Value):
 
     if TYPE_CHECKING:
         sample: tuple[Item, ...]
+        examples: tuple[Item, ...]
         cubes: tuple[SubjectCube, ...]
 
 

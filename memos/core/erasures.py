@@ -74,6 +74,7 @@ class SubjectPreview:
     cubes: Annotated[tuple[SubjectCube, ...], "Cubes that hold something, by id"]
     account: Annotated[Mapping[str, int], "Rows about a user itself, by table"]
     sample: Annotated[tuple[Item, ...], "The newest memories of others that mention the person, at most 20"]
+    examples: Annotated[tuple[Item, ...], "The newest memories that go or are out of reach, at most 20"]
 
 
 @dataclass(frozen=True, slots=True)

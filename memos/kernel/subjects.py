@@ -7,9 +7,10 @@ added to cubes that are shared with it. So nobody learns, or loses, anything of 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from heapq import nlargest
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +20,7 @@ from memos.core.clock import new_id
 from memos.core.erasures import SubjectCube, SubjectExport, SubjectPreview, SubjectReceipt
 from memos.core.identities import Right
 from memos.core.text.validation import check_name
-from memos.core.types import LOCAL_OWNER
+from memos.core.types import LOCAL_OWNER, Item
 from memos.errors import Conflict, InvalidInput, NotFound, PermissionDenied
 from memos.kernel.context import Context, retry_write
 from memos.kernel.maintenance import Maintenance
@@ -94,8 +95,8 @@ class Subjects:
             parts = self._parts(
                 connection, who, names, kind, self._cubes(connection, cubes, actor), actor, mentions=mentions
             )
-            newest = sorted((id_ for part in parts for id_ in part.mentions), reverse=True)[:_SAMPLE]
-            states = items.current(connection, [part.cube for part in parts], newest) if newest else {}
+            mentioning = _newest(connection, parts, (id_ for part in parts for id_ in part.mentions))
+            examples = _newest(connection, parts, (id_ for part in parts for id_ in part.goes | part.derived))
             account = subjects.account(connection, who) if kind == USER else {}
         return SubjectPreview(
             kind,
@@ -104,7 +105,8 @@ class Subjects:
             sum(len(part.goes) + len(part.derived) for part in parts if not part.allowed),
             tuple(_shown(part) for part in parts),
             {table: len(rows) for table, rows in account.items() if rows},
-            tuple(states[id_] for id_ in newest if id_ in states),
+            mentioning,
+            examples,
         )
 
     def export(
@@ -175,6 +177,8 @@ class Subjects:
         who, names = self._who(subject, kind, actor, Right.OWN)
         if kind == USER and cubes is not None:
             raise InvalidInput("cubes", "applies to a person; a user is forgotten everywhere")
+        if kind == USER:
+            context.access.check_unlimited("forget a user")  # whose keys and other cubes it could not touch otherwise
         expected = within("expected", expected, 0, 10**12)
         mentions, wait = switch("mentions", mentions), switch("wait", wait)
         id_ = new_id()
@@ -381,6 +385,13 @@ def _sections(parts: Sequence[_Part]) -> Iterator[Section]:
             yield Section(part.cube, part.relation, ids, part.files, whole=owned)
         if part.mentions:
             yield Section(part.cube, "mentions by others", sorted(part.mentions))
+
+
+def _newest(connection: sa.Connection, parts: Sequence[_Part], ids: Iterable[str]) -> tuple[Item, ...]:
+    """Return the newest of these memories as they stand now, the newest first."""
+    newest = nlargest(_SAMPLE, ids)  # ids begin with the time
+    states = items.current(connection, [part.cube for part in parts], newest) if newest else {}
+    return tuple(states[id_] for id_ in newest if id_ in states)
 
 
 def _shown(part: _Part) -> SubjectCube:

@@ -91,6 +91,11 @@ def test_a_user_is_forgotten_as_the_preview_said_and_nothing_of_others(memos: Me
         BEN: ("shared", 1, 0, 1),
     }
     assert [item.memory for item in preview.sample] == [f"Yesterday {NAME} was at the lake."]
+    assert [item.memory for item in preview.examples][::-1][:2] == [
+        "I keep the pangolin in Mombasa.",
+        "The bot noted a giraffe.",
+    ]
+    assert len(preview.examples) == preview.goes
     with pytest.raises(Conflict, match="look at the preview"):
         memos.subjects.forget(ANA, expected=preview.goes + 1, actor=ANA)
     done = memos.subjects.forget(ANA, expected=preview.goes, actor=ANA)

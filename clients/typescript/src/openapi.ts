@@ -5484,6 +5484,8 @@ export interface components {
 			};
 			/** @description The newest memories of others that mention the person, at most 20 */
 			sample: components["schemas"]["Item"][];
+			/** @description The newest memories that go or are out of reach, at most 20 */
+			examples: components["schemas"]["Item"][];
 		};
 		/** @description A person, and whether mentions by others would go, too. */
 		SubjectPreviewBody: {

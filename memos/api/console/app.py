@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
 from urllib.parse import quote
 
 from starlette.applications import Starlette
@@ -20,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memos.api.auth import Unauthenticated
 from memos.api.console.kept_forms import kept_form
 from memos.api.console.pages import PAGES
-from memos.api.console.rest import API, Rest, RestError, api_router
+from memos.api.console.rest import Rest, RestError, api_router, inner_scope
 from memos.api.console.signing_in import SignIn, StaleToken, check_csrf, resume_page
 from memos.api.console.view import COOKIE, CUBE_COOKIE, NOTICE_COOKIE, STATIC, Page, View, csrf_token, environment
 from memos.api.families import BODY_BYTES, BodyLimitMiddleware
@@ -77,6 +76,8 @@ def create(memos: MemOS, api: ASGIApp) -> ASGIApp:
                 return response
             except MemosError as error:
                 return _error(view, 403 if isinstance(error, PermissionDenied) else 400, str(error))
+            finally:
+                await request.close()  # files that the form brought
 
         return answer
 
@@ -173,17 +174,7 @@ async def _pass_on(router: ASGIApp, scope: Scope, receive: Receive, send: Send) 
     below = scope["path"].removeprefix(scope["root_path"])
     dropped = (b"cookie", b"authorization", b"origin")
     headers = [(name, value) for name, value in scope["headers"] if name not in dropped]
-    inner: MutableMapping[str, Any] = {
-        **scope,
-        "path": API + below,
-        "raw_path": (API + quote(below)).encode(),
-        "root_path": "",
-        "app_root_path": "",
-        "headers": [*headers, (b"authorization", f"Bearer {secret}".encode())],
-        "state": {},
-    }
-    for name in ("path_params", "endpoint", "router", "route"):
-        inner.pop(name, None)
+    inner = inner_scope(scope, below, [*headers, (b"authorization", f"Bearer {secret}".encode())])
     await router(inner, receive, send)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import httpx2
+from starlette.responses import Response
 from starlette.routing import Mount, Router
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memos.core.types import Json, Status
 
@@ -37,6 +38,7 @@ class Rest:
     """
 
     def __init__(self, api: ASGIApp, secret: str, address: str) -> None:
+        self._api, self._secret = api, secret
         # The address of the browser: failed sign-ins of one must not make others wait.
         transport = httpx2.ASGITransport(api, client=(address, 0))  # nothing is ever connected to
         self._client = httpx2.AsyncClient(
@@ -68,11 +70,76 @@ class Rest:
         answer = await self._client.request(method, API + path, params=given, json=body)
         if answer.is_success:
             return answer.json() if answer.content else None
-        try:
-            error = answer.json()["error"]
-            raise RestError(answer.status_code, error["code"], error["message"], error.get("field"))
-        except (ValueError, KeyError, TypeError):
-            raise RestError(answer.status_code, "refused", f"The server answered {answer.status_code}.") from None
+        raise _error_of(answer.status_code, answer.content)
+
+    def download(self, path: str, body: Any, refused: Callable[[RestError], Response]) -> Response:
+        """Return what a POST answers, sent on block by block; `refused` makes the answer of an error."""
+        return _Download(self._api, self._secret, path, json.dumps(body).encode(), refused)
+
+
+class _Download(Response):
+    def __init__(
+        self, api: ASGIApp, secret: str, path: str, body: bytes, refused: Callable[[RestError], Response]
+    ) -> None:
+        super().__init__()
+        self._api, self._path, self._sent, self._refused = api, path, body, refused
+        self._given = [
+            (b"authorization", f"Bearer {secret}".encode()),
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        cookies = [header for header in self.raw_headers if header[0] == b"set-cookie"]
+        waiting = [self._sent]
+        failed, told = 0, b""
+
+        async def ask() -> Message:
+            if waiting:
+                return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+            while (message := await receive())["type"] != "http.disconnect":
+                pass  # the browser's own request has nothing to add
+            return message
+
+        async def pass_on(message: Message) -> None:
+            nonlocal failed, told
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                failed = message["status"]
+            elif failed:
+                told += message.get("body", b"")
+            elif message["type"] == "http.response.start":
+                await send({**message, "headers": [*message["headers"], *cookies]})
+            else:
+                await send(message)
+
+        inner = {**inner_scope(scope, self._path, self._given), "method": "POST", "query_string": b""}
+        await self._api(inner, ask, pass_on)
+        if failed:
+            await self._refused(_error_of(failed, told))(scope, receive, send)
+
+
+def inner_scope(scope: Scope, path: str, headers: list[tuple[bytes, bytes]]) -> MutableMapping[str, Any]:
+    """Return the scope of a request to a path of `/api/v1` in place of one to the console."""
+    inner: MutableMapping[str, Any] = {
+        **scope,
+        "path": API + path,
+        "raw_path": (API + quote(path)).encode(),
+        "root_path": "",
+        "app_root_path": "",
+        "headers": headers,
+        "state": {},
+    }
+    for name in ("path_params", "endpoint", "router", "route"):
+        inner.pop(name, None)
+    return inner
+
+
+def _error_of(status: int, content: bytes) -> RestError:
+    try:
+        error = json.loads(content)["error"]
+        return RestError(status, error["code"], error["message"], error.get("field"))
+    except (ValueError, KeyError, TypeError):
+        return RestError(status, "refused", f"The server answered {status}.")
 
 
 async def memories_of(rest: Rest, cube: str, ids: Iterable[str], *, deleted: bool = False) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from memos.api.console.pages.erasing import PAGES as ERASING
+from memos.api.console.pages.subjects import PAGES as SUBJECTS
 from memos.api.console.rest import RestError, part
 from memos.api.console.view import Page, View
 
@@ -84,4 +85,5 @@ PAGES = (
     Page("/data/backups", backups),
     Page("/data/backups/create", back_up, "POST"),
     *ERASING,
+    *SUBJECTS,
 )
