@@ -114,8 +114,7 @@ class RelationFinder:
 
         `again` are those judged before: their former relations by rules are replaced. `together` are the items that
         were indexed at once, in their order: each is judged against those before it alone, so that a batch of
-        statements gets the relations of single ones. If there is a model, the pairs that are open are queued for it.
-        Raises: BackendUnavailable.
+        statements gets the relations of single ones. A model gets the open pairs. Raises: BackendUnavailable.
         """
         by_cube: dict[str, list[Told]] = defaultdict(list)
         for each in told:
@@ -184,7 +183,10 @@ class RelationFinder:
             last = places.get(each.item.id, len(places))
             near.append([point for point in points if places.get(point.item, -1) <= last][:_NEAREST])
         with self._ledger.read() as connection:
-            states = items.current(connection, [cube], {point.item for points in near for point in points})
+            states = {each.item.id: each.item for each in told}
+            states |= items.current(connection, [cube], {point.item for points in near for point in points})
+            if len({state.speaker for state in states.values()}) > 1:
+                states = queries.as_one_person(connection, cube, states)
         groups = []
         for each, points in zip(told, near, strict=True):
             pairs: dict[tuple[str, str], Pair] = {}
@@ -192,7 +194,7 @@ class RelationFinder:
                 other = states.get(point.item)
                 if other is None or other.id == each.item.id or not is_statement(other):
                     continue
-                older, newer = sorted((each.item, other), key=_told_at)
+                older, newer = sorted((states[each.item.id], other), key=_told_at)
                 if _may_be_related(older, newer):
                     pairs.setdefault((older.id, newer.id), Pair(older, newer, point.score))
             groups.append(list(pairs.values()))
@@ -523,10 +525,8 @@ def _have_other_partners(pair: Pair, names: Mapping[str, Collection[str | None]]
 
 def _tell_of_others(older: Item, newer: Item) -> bool:
     """Return True if two speakers use the same words, or speak to others: "you" in two conversations."""
-    if normalized_value(older.memory) == normalized_value(newer.memory):
-        return True
-    addressed = _ADDRESSED.match(older.memory) or _ADDRESSED.match(newer.memory)
-    return addressed is not None and older.conversation != newer.conversation
+    addressed = any(map(_ADDRESSED.match, (older.memory, newer.memory))) and older.conversation != newer.conversation
+    return addressed or normalized_value(older.memory) == normalized_value(newer.memory)
 
 
 def _about_others(older: Claim, newer: Claim) -> bool:

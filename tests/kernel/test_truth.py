@@ -744,6 +744,25 @@ def test_you_is_whoever_the_speaker_talks_with(memos: MemOS, partner: str, stand
     assert next(hit.standing for hit in hits if hit.item.id == first_id) == standing
 
 
+@pytest.mark.parametrize(
+    ("told", "standing"),
+    [
+        ([("Ana", "a", "I live in Paris."), (None, "b", "I moved to Lyon.")], Standing.REPLACED),
+        ([(None, "a", "I live in Paris."), ("Ana", "b", "I moved to Lyon.")], Standing.REPLACED),
+        ([("Bob", "c", "Hi."), ("Ana", "a", "I live in Paris."), (None, "b", "I moved to Lyon.")], Standing.CURRENT),
+        ([("Ana", "a", "I live in Paris."), (None, "a", "I moved to Lyon.")], Standing.CURRENT),
+    ],
+    ids=["then without a name", "then with a name", "of two names", "both in one conversation"],
+)
+def test_who_speaks_without_a_name_is_the_only_one_with_a_name(
+    memos: MemOS, told: list[tuple[str | None, str, str]], standing: Standing
+) -> None:
+    for name, conversation, text in told:
+        memos.add({"role": "user", "content": text} | ({"name": name} if name else {}), conversation=conversation)
+    hits = memos.search("Where do I live?").hits
+    assert next(hit.standing for hit in hits if hit.item.memory == "I live in Paris.") == standing
+
+
 SMALL_TALK = """\
 Morning! Grandma says you never forget a thing, so let's test that. I'm Ines, Ines Duarte.|
 Evening, please. I'm useless before nine and Paul is worse.|

@@ -340,3 +340,26 @@ def conversations_without(connection: sa.Connection, wanted: Iterable[str], name
     rest = set(_SHORT.rows(connection, conversations=list(rest)))
     folded = list(map(fold, names))
     return rest - set(_MENTIONED_IN.rows(connection, conversations=list(rest), names=folded))
+
+
+def as_one_person(connection: sa.Connection, cube: str, states: dict[str, Item]) -> dict[str, Item]:
+    """Return items of users without a name under the one name that users of the cube have, if they have just one.
+
+    Some programs name who speaks and others do not. In a conversation where the named one speaks, too, the other is
+    somebody else.
+    """
+    nameless = {id_: state for id_, state in states.items() if state.role is Role.USER and state.speaker == Role.USER}
+    if not nameless or all(state.speaker == Role.USER for state in states.values() if state.role is Role.USER):
+        return states
+    names = set(_DISTINCT.rows(connection, cubes=[cube], roles=[Role.USER.value])) - {Role.USER.value}
+    if len(set(map(fold, names))) != 1:
+        return states
+    talks = sa.select(items_table.c.id, items_table.c.conversation_id)
+    held = {row.id: row.conversation_id for row in items.rows_in(connection, talks, items_table.c.id, sorted(nameless))}
+    among = sorted({talk for talk in held.values() if talk is not None})
+    theirs = set(_SPOKEN_IN.rows(connection, conversations=among, names=sorted(names))) if among else set()
+    name = min(names)
+    return {
+        **states,
+        **{id_: replace(each, speaker=name) for id_, each in nameless.items() if held.get(id_) not in theirs},
+    }
