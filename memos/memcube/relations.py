@@ -166,11 +166,11 @@ class RelationFinder:
         return found
 
     def _queue(self, pairs: Mapping[str, Sequence[Pair]]) -> None:
-        """Queue open pairs, in another transaction than the relations: what locks items waits for no queue."""
+        """Queue open pairs, after the relations were saved: what locks items waits for no queue."""
         new = {cube: sorted({pair.newer.id for pair in self._open(mine)}) for cube, mine in pairs.items()}
         if any(new.values()):
             with self._ledger.write() as connection:
-                for cube, ids in new.items():
+                for cube, ids in sorted(new.items()):
                     tasks.enqueue(connection, cube, [judge_task(ids)] if ids else [], self._clock.now())
 
     def _judged(self, cube: str, told: Sequence[Told], places: Mapping[str, int]) -> list[Pair]:
