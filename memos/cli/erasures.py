@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memos.cli.shared import Actor, AsJson, CubeNames, Output, Yes, command, one_line, progress_bar, sure, table
+from memos.core.erasures import receipts_in
 from memos.core.types import LOCAL_OWNER
 from memos.errors import InvalidInput
 
@@ -38,7 +39,12 @@ def show_receipt(
 @command
 def verify_receipt(
     memos: MemOS,
-    receipt: Annotated[str, typer.Argument(help="File with a receipt as JSON, '-' for standard input; or its id")],
+    receipt: Annotated[
+        str,
+        typer.Argument(
+            help="File with a receipt as JSON, or with all of a forgotten person, '-' for standard input; or an id"
+        ),
+    ],
     text: Annotated[
         list[Path] | None,
         typer.Option(help="File with what was erased, a text on each line, to look for as well; can be repeated"),
@@ -54,11 +60,18 @@ def verify_receipt(
     texts = [line for file in text or () for line in _read(str(file)).splitlines() if line.strip()]
     folders = [str(each.absolute()) for each in folder or ()]
     given = _read(receipt) if receipt == "-" or Path(receipt).exists() else receipt
+    receipts = receipts_in(given.strip())
+    if not receipts:
+        raise InvalidInput("receipt", "is not in it: nothing was erased")
     with progress_bar("files", as_json) as on_progress:
-        found = memos.erasures.verify(
-            given, texts=texts, folders=folders, scan=scan, actor=actor, on_progress=on_progress
-        )
-    return Output(found, _checked, code=0 if found.passed else 1)
+        checks = [
+            memos.erasures.verify(each, texts=texts, folders=folders, scan=scan, actor=actor, on_progress=on_progress)
+            for each in receipts
+        ]
+    code = 0 if all(found.passed for found in checks) else 1
+    if len(checks) == 1:
+        return Output(checks[0], _checked, code=code)
+    return Output(checks, lambda several: (line for found in several for line in _checked(found)), code=code)
 
 
 @command

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from memos.core.types import EraseReceipt, Item
 
@@ -100,3 +101,15 @@ class SubjectExport:
     files: Annotated[int, "Original files in it"]
     cubes: Annotated[int, "Cubes that these are from"]
     bytes: Annotated[int, "Its size"]
+
+
+def receipts_in(text: str) -> list[Any]:
+    """Return the receipts of a text: one or its id, or those of all that was forgotten of a person."""
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return [text] if text else []
+    if not isinstance(told, dict):
+        return [text]
+    several = told.get("receipts")
+    return several if isinstance(several, list) else [told]

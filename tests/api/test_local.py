@@ -347,6 +347,9 @@ def test_commands_change_memories_through_the_server(furnished: Furnished, tmp_p
     made = folder.told("data", "subject", "export", "Heron Watcher", str(tmp_path / "held.zip"), "--person")
     done = folder.told("data", "subject", "forget", "Heron Watcher", "--person", "--yes")
     assert (seen["goes"], made["memories"], done["erased"]) == (1, 1, 1)
+    (tmp_path / "forgotten.json").write_text(json.dumps(done))
+    check = folder.told("data", "erasure", "verify", str(tmp_path / "forgotten.json"), "--no-scan")
+    assert (check["receipt"], check["passed"]) == (done["receipts"][0]["id"], True)
     assert folder.told("import", str(EXPORT))["added"] > 0
     assert folder.told("data", "reindex")["items"] > 0
     assert folder.told("evaluate", "--sample", "5", "--save", str(tmp_path / "found.json"))["evaluation"]["questions"]

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from memos.api.console.rest import RestError, part
 from memos.api.console.view import COOKIE, Page, View
+from memos.core.erasures import receipts_in
 
 _SUGGESTED = 200
 _CHECKED = 200  # receipts at once
@@ -210,7 +211,7 @@ async def run_check(view: View) -> Response:
         upload = (await file.read()).decode() if isinstance(file, UploadFile) else ""
     except UnicodeDecodeError:
         return await check(view, "The file is not a receipt: it is not text.")
-    receipts = _receipts_in(upload.strip() or (await view.field("receipt")).strip())
+    receipts = receipts_in(upload.strip() or (await view.field("receipt")).strip())
     if not receipts:
         return await check(view, "Choose the file of a receipt, paste one, or give the id of one.")
     if len(receipts) > _CHECKED:
@@ -224,18 +225,6 @@ async def run_check(view: View) -> Response:
     except RestError as error:
         return await check(view, error.message)
     return await check(view, checks=checks)
-
-
-def _receipts_in(text: str) -> list[Any]:
-    """Return the receipts of a text: one or its id, or those of everything that was forgotten of a person."""
-    try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
-        return [text] if text else []
-    if not isinstance(told, dict):
-        return [text]
-    several = told.get("receipts")
-    return several if isinstance(several, list) else [told]
 
 
 PAGES = (
