@@ -312,8 +312,7 @@ class Context:
         self.lifecycle.check_space()
         # Another process may be rebuilding an index alone: it must not be disturbed, nor followed by half a change.
         self.ledger.renew_hold()
-        with self.ledger.write() as connection:
-            self.idempotency.note(connection)
+        with self.idempotency.write() as connection:
             yield connection
 
     @contextmanager
@@ -344,7 +343,7 @@ def retry_read(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
 
 
 def retry_write(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Repeat a change that another one aborted, as long as `Tries` allows."""
+    """Repeat a change that another one aborted, as long as `Tries` allows, unless an argument can be read only once."""
 
     @wraps(method)
     def again(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
@@ -353,7 +352,7 @@ def retry_write(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
             try:
                 return method(*given, **named)
             except Aborted:
-                if not tries.are_left():
+                if any(isinstance(each, Iterator) for each in (*given, *named.values())) or not tries.are_left():
                     raise
 
     return again

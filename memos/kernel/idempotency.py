@@ -8,8 +8,8 @@ ids of what was stored, never its content; `add` has keys of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,11 +20,11 @@ import sqlalchemy as sa
 from memos.core.clock import Clock
 from memos.core.text.validation import check_name
 from memos.core.types import LOCAL_OWNER, Json, Reading
-from memos.errors import BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound
+from memos.errors import Aborted, BackendUnavailable, Conflict, InvalidInput, MemosError, NotFound
 from memos.kernel.access.guard import current_identity
 from memos.memcube.ledger import idempotency as rows
 from memos.memcube.ledger import reading
-from memos.memcube.ledger.engine import Ledger
+from memos.memcube.ledger.engine import Ledger, retry_aborted
 from memos.memcube.ledger.idempotency import Call, Earlier, Submission
 from memos.reader.arguments import json_copy
 
@@ -101,18 +101,25 @@ class Idempotency:
             _CLAIM.reset(token)
         if claim.noted:
             # It is made: that its answer could not be noted must not look as if it were not.
-            with suppress(BackendUnavailable), self._ledger.write() as connection:
-                rows.answer_call(connection, call, ids(made))
+            with suppress(BackendUnavailable, Aborted):
+                self._answer(call, ids(made))
         return made
 
-    def note(self, connection: sa.Connection) -> None:
-        """Note in a transaction that has begun which call it belongs to, if it is one that has a key."""
+    @retry_aborted
+    def _answer(self, call: Call, made: Sequence[str]) -> None:
+        with self._ledger.write() as connection:
+            rows.answer_call(connection, call, made)
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """Open a transaction that notes which call it belongs to, if that has a key and no transaction noted it yet."""
         claim = _CLAIM.get()
-        if claim is None or claim.noted:
-            return
-        if not rows.claim_call(connection, claim.call, self._clock.now()):
-            raise _Repeated
-        claim.noted = True
+        with self._ledger.write() as connection:
+            if claim is not None and not claim.noted and not rows.claim_call(connection, claim.call, self._clock.now()):
+                raise _Repeated
+            yield connection
+        if claim is not None:
+            claim.noted = True  # not before it is saved: a transaction that is aborted and repeated notes it again
 
 
 def _call_of(creation: Creation) -> Call:

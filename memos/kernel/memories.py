@@ -141,7 +141,6 @@ class Memories:
         self._web_images = web_images
 
     @accept_aliases
-    @retry_write
     def add(  # noqa: PLR0913 - the wire contract names them all
         self,
         messages: Json,
@@ -187,13 +186,12 @@ class Memories:
             with clock.stage("read"):
                 addition = Addition(messages, conversation, tags, info)
                 read = self._read_addition(addition, scope, idempotency_key, tools, ttl_s)
-            with clock.stage("store"), self._context.change(scope) as change:
-                receipt = self._store(change, read, finely=finely)
+            with clock.stage("store"):
+                [receipt] = self._store(scope, [read], finely=finely)
             with clock.stage("index"):
                 indexed = self._context.wait_indexed()
         return replace(receipt, indexed=indexed)
 
-    @retry_write
     def add_all(
         self,
         additions: Sequence[Addition],
@@ -222,13 +220,8 @@ class Memories:
             finely = member_of("mode", mode, Mode) is Mode.FINE
             with clock.stage("read"):
                 read = [self._read_addition(Addition(*addition), scope) for addition in additions]
-            with clock.stage("store"), self._context.change(scope) as change:
-                receipts = []
-                for each in read:
-                    receipts.append(self._store(change, each, finely=finely))
-                    # A moment for each, as if it were added alone: what is in no conversation is ordered by it.
-                    now = max(self._context.clock.now(), change.now + timedelta(microseconds=1))
-                    change = replace(change, now=now)  # noqa: PLW2901
+            with clock.stage("store"):
+                receipts = self._store(scope, read, finely=finely)
             with clock.stage("index"):
                 if not wait:
                     self._context.indexes.follow()
@@ -258,7 +251,18 @@ class Memories:
         conversation = None if conversation is None else masking.name("conversation", conversation)
         return _ReadAddition(drafts, conversation, request, defined, ttl_s, masking)
 
-    def _store(self, change: Change, read: _ReadAddition, *, finely: bool) -> AddReceipt:
+    @retry_write
+    def _store(self, scope: Scope, read: Sequence[_ReadAddition], *, finely: bool) -> Receipts:
+        receipts = []
+        with self._context.change(scope) as change:
+            for each in read:
+                receipts.append(self._store_one(change, each, finely=finely))
+                # A moment for each, as if it were added alone: what is in no conversation is ordered by it.
+                now = max(self._context.clock.now(), change.now + timedelta(microseconds=1))
+                change = replace(change, now=now)  # noqa: PLW2901
+        return receipts
+
+    def _store_one(self, change: Change, read: _ReadAddition, *, finely: bool) -> AddReceipt:
         receipt = changes.add(change, read.drafts, read.conversation, read.request, self._short_capacity, read.ttl_s)
         remember_tools(change, read.tools, read.drafts, receipt)
         image_store.store(change, read.drafts, receipt)
@@ -454,7 +458,7 @@ class Memories:
         ids = ids_of(item_ids)
         scope = self._context.scopes.check_item(ids[0], cube, actor, right=Right.WRITE)
         masking = self._context.scopes.masking(scope)
-        more, fewer = tags_of(masking.any("tags", list(add))), set(tags_of(list(remove)))
+        more, fewer = tags_of(masking.any("tags", add)), set(tags_of(remove))
         reason = masking.text("reason", check_text("reason", reason, 1000))
         changed = []
         with self._context.change(scope) as change:

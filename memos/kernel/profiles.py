@@ -139,6 +139,7 @@ class Profiles:
         masking = self._context.scopes.masking(scope)
         whose = masking.text("subject", check_name("subject", subject))
         given = {name: masking.any(f"values.{name}", value) for name, value in values.items()}
+        remove = list(remove)
         with self._context.change(scope) as change:
             masking.record(change)
             by_id = views.template_of(change.connection, change.cube).by_id
@@ -203,6 +204,7 @@ class Profiles:
     def put(self, cube: str, found: Sequence[Fact], *, actor: str = LOCAL_OWNER) -> Outcome:
         """Store extracted traits in order of event time. Raises: InvalidInput, NotFound, IntegrityError."""
         scope = self._context.scopes.check([cube], actor, right=Right.WRITE)
+        found = list(found)
         for fact in found:
             if fact.type is not ItemType.PROFILE or dimension_of(fact.key) is None:
                 raise InvalidInput(

@@ -107,7 +107,6 @@ class Records:
             )
         return self._put(records, cube, actor, named=True) if records else ()
 
-    @retry_write
     def _put(self, given: Sequence[Mapping[str, Json]], cube: str, actor: str, *, named: bool) -> tuple[Item, ...]:
         context = self._context
         with self._listeners.call("add") as clock:
@@ -117,12 +116,18 @@ class Records:
             with clock.stage("read"):
                 new = [_record(f"records[{n}]" if named else "", one, masking) for n, one in enumerate(given)]
                 _check_distinct(new)
-            with clock.stage("store"), context.change(scope) as change:
-                ids = records.put(change, new)
-                masking.record(change)
+            with clock.stage("store"):
+                ids = self._store(scope, new, masking)
             with clock.stage("index"):
                 context.wait_indexed()
         return self._whole(scope, ids)
+
+    @retry_write
+    def _store(self, scope: Scope, new: Sequence[NewRecord], masking: Masking) -> Sequence[str]:
+        with self._context.change(scope) as change:
+            ids = records.put(change, new)
+            masking.record(change)
+        return ids
 
     def _whole(self, scope: Scope, ids: Sequence[str]) -> tuple[Item, ...]:
         with self._context.ledger.read() as connection:

@@ -576,6 +576,10 @@ def test_tags_that_are_no_list_of_words_are_refused(memos: MemOS, item: str, tag
         memos.add("x", tags=tags)
     with refused(memos, InvalidInput, "tags"):
         memos.update(item, tags=tags)
+    with refused(memos, InvalidInput, "tags"):
+        memos.memories.tag(item, add=tags)
+    with refused(memos, InvalidInput, "tags"):
+        memos.memories.tag(item, remove=tags)
 
 
 def test_an_idempotency_key_with_other_content_is_a_conflict(memos: MemOS) -> None:

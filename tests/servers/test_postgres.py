@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from memos import MemOS, Settings
-from memos.core.types import LinkKind, Relation
+from memos.core.telemetry import Work
+from memos.core.types import LinkKind, Relation, StoredFile
 from memos.errors import BackendTimeout, BackendUnavailable, Conflict, InvalidInput
+from memos.kernel.idempotency import Creation
+from memos.kernel.memories import Addition
 from memos.memcube import relations
 from memos.memcube.ledger import cubes, items, postgres, queues
 from memos.memcube.ledger import schema as t
@@ -134,22 +138,63 @@ def test_two_changes_in_each_others_way_end_in_one_conflict(ledger: Ledger) -> N
         connection.close()
 
 
-def test_a_change_that_a_deadlock_ends_is_saved_once(tmp_path: Path, postgres_server: PostgresServer) -> None:
+@pytest.fixture
+def deadlocked(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> Iterator[tuple[MemOS, Callable[[Callable[[], Any]], Any]]]:
+    """Return a MemOS, and what calls something so that a deadlock ends its first transaction; it returns the answer."""
     url = postgres_server.url()
     settings = Settings(ledger_url=url, limits={"min_free_bytes": 0})  # type: ignore[arg-type]
     with closing(Ledger.open(url)) as other, MemOS.open(tmp_path, settings=settings, embedder=WordEmbedder()) as memos:
         memos.add("I live in Paris.")
         memos.tasks.wait()
-        with ThreadPoolExecutor(1) as pool, other.write() as connection:
-            # The add locks its cube and then waits for the queue; this one has the queue and then wants the cube.
-            connection.exec_driver_sql("SET LOCAL deadlock_timeout = '20s'")
-            queues.lock(connection, "default")
-            added = pool.submit(memos.add, "I keep bees.")
-            _await(postgres_server, url, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
-            cubes.lock(connection, "default")
-        assert len(added.result().item_ids) == 1
-        assert len(memos.memories.list(filter={"type": "message"})) == 2
-        _await(postgres_server, url, "SELECT deadlocks = 1 FROM pg_stat_database WHERE datname = current_database()")
+
+        def call(change: Callable[[], Any]) -> Any:
+            with ThreadPoolExecutor(1) as pool, other.write() as connection:
+                # The change locks its cube and then waits for the queue; this one has the queue and wants the cube.
+                connection.exec_driver_sql("SET LOCAL deadlock_timeout = '20s'")
+                queues.lock(connection, "default")
+                answer = pool.submit(change)
+                _await(postgres_server, url, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+                cubes.lock(connection, "default")
+            done = answer.result()
+            _await(
+                postgres_server, url, "SELECT deadlocks = 1 FROM pg_stat_database WHERE datname = current_database()"
+            )
+            return done
+
+        yield memos, call
+
+
+def test_an_add_that_a_deadlock_ends_is_saved_and_told_once(
+    deadlocked: tuple[MemOS, Callable[[Callable[[], Any]], Any]],
+) -> None:
+    memos, call = deadlocked
+    told: list[Work] = []
+    memos.listeners.add(told.append)
+    receipts = call(lambda: memos.memories.add_all(Addition(text) for text in ("I keep bees.", "I sing.")))
+    assert [len(receipt.item_ids) for receipt in receipts] == [1, 1]
+    assert len(memos.memories.list(filter={"type": "message"})) == 3
+    assert [(work.operation, work.failed) for work in told] == [("add", False)]
+
+
+def test_a_call_with_a_key_that_a_deadlock_ends_is_known_by_its_key(
+    deadlocked: tuple[MemOS, Callable[[Callable[[], Any]], Any]],
+) -> None:
+    memos, call = deadlocked
+    texts = iter((b"Honey is sweet.", b"Wax is not."))
+
+    def add() -> StoredFile:
+        return memos.idempotency.once(
+            Creation("a-key", "documents.add", "notes"),
+            lambda: memos.documents.add(("notes.txt", next(texts))),
+            ids=lambda file: [file.id],
+            again=lambda ids: memos.documents.get(ids[0]),
+        )
+
+    first = call(add)
+    assert add().id == first.id
+    assert len(memos.documents.list()) == 1
 
 
 def test_relations_and_an_erase_wait_for_one_another_in_one_order(ledger: Ledger) -> None:
