@@ -59,8 +59,8 @@ def verify_receipt(
 ) -> Output:
     texts = [line for file in text or () for line in _read(str(file)).splitlines() if line.strip()]
     folders = [str(each.absolute()) for each in folder or ()]
-    given = _read(receipt) if receipt == "-" or Path(receipt).exists() else receipt
-    receipts = receipts_in(given.strip())
+    given = _read(receipt) if receipt == "-" or _is_there(receipt) else receipt
+    receipts = receipts_in(given)
     if not receipts:
         raise InvalidInput("receipt", "is not in it: nothing was erased")
     with progress_bar("files", as_json) as on_progress:
@@ -125,9 +125,16 @@ def _kind(person: bool) -> str:
     return "person" if person else "user"
 
 
+def _is_there(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):  # a receipt itself is longer than any name
+        return False
+
+
 def _read(file: str) -> str:
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise InvalidInput(file, f"cannot be read ({error})") from error
 

@@ -105,6 +105,7 @@ class SubjectExport:
 
 def receipts_in(text: str) -> list[Any]:
     """Return the receipts of a text: one or its id, or those of all that was forgotten of a person."""
+    text = text.removeprefix("\ufeff").strip()  # some editors begin a file with this mark
     try:
         told = json.loads(text)
     except (ValueError, RecursionError):

@@ -231,7 +231,7 @@ def _receipt_of(given: EraseReceipt | Mapping[str, Json] | str) -> tuple[EraseRe
     if missing := [name for name, each in known.items() if each.default is MISSING and name not in told]:
         raise InvalidInput(_RECEIPT, f"lacks {', '.join(missing)}; pass the JSON that an erasure answered")
     try:
-        values = {name: _READ.get(name, _same)(told[name]) for name in known if told.get(name) is not None}
+        values = {name: _READ.get(name, _text)(told[name]) for name in known if told.get(name) is not None}
         found = EraseReceipt(**values)
         receipts.canonical_payload(found)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -239,32 +239,48 @@ def _receipt_of(given: EraseReceipt | Mapping[str, Json] | str) -> tuple[EraseRe
     return found, sorted(map(str, told.keys() - known.keys()))
 
 
-def _same(value: Any) -> Any:
-    if not isinstance(value, str | int | bool):
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    value.encode()  # the ledger is asked for some of them, and takes neither lone surrogates nor NUL
+    if "\0" in value:
+        raise ValueError
+    return value
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 2**63:
+        raise TypeError
+    return value
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
         raise TypeError
     return value
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, list | tuple):
         raise TypeError
-    return tuple(value)
+    return tuple(map(_text, value))
 
 
-def _counts(value: Any, kind: type) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(each, kind) for each in value.values()):
-        raise TypeError
-    return dict(value)
+def _counts(value: Any, read: Callable[[Any], Any]) -> dict[str, Any]:
+    return {_text(name): read(each) for name, each in value.items()}
 
 
 def _forms(value: Any) -> tuple[ErasedForm, ...]:
-    return tuple(ErasedForm(str(each["name"]), int(each["before"]), each["after"]) for each in value)
+    told = [(_text(each["name"]), _number(each["before"]), each["after"]) for each in value]
+    return tuple(ErasedForm(name, before, None if after is None else _number(after)) for name, before, after in told)
 
 
 _READ: Mapping[str, Any] = {
     **dict.fromkeys(("item_ids", "rebuilt", "backups", "untold_backups", "fingerprints"), _names),
-    "removed": partial(_counts, kind=int),
-    "stores": partial(_counts, kind=str),
+    "removed": partial(_counts, read=_number),
+    "stores": partial(_counts, read=_text),
+    "key_destroyed": _switch,
+    "audit_number": _number,
     "at": datetime.fromisoformat,
     "forms": _forms,
 }

@@ -232,7 +232,9 @@ class Subjects:
         context.lifecycle.check_open()
         if kind not in (USER, PERSON):
             raise InvalidInput("kind", f"must be `{USER}` or `{PERSON}`; got {kind!r:.40}")
-        subject, actor = check_name("subject", subject, 128), check_name("actor", actor, 128)
+        # A person may be called what a message may name its speaker.
+        subject = check_name("subject", subject, 256 if kind == PERSON else 128)
+        actor = check_name("actor", actor, 128)
         context.access.check(actor, (), right)
         if kind == PERSON:
             if not fold(subject):

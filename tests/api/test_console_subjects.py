@@ -131,6 +131,10 @@ def test_an_admin_forgets_a_user_and_checks_the_receipt(server: Server, who: str
     assert text_of(answer.text).count("Nothing contradicts it.") == 1
     assert "0 places" in text_of(answer.text)
     assert "There is no user" in text_of(admin.get("/data/subject", kind="user", who=who))
+    server.memos.add(f"We miss {who}.", cube="ben", actor="ben")
+    page = text_of(admin.get("/data/subject", kind="user", who=who))
+    assert "There is no user with this id; this is what mentions the name" in page
+    assert "1 memory of others mentions them" in page
 
 
 def test_nobody_asks_about_another_user(server: Server, who: str) -> None:
@@ -203,6 +207,27 @@ def test_a_person_who_is_spoken_of_is_forgotten_where_one_may(server: Server, wh
     assert "0 memories would go now, not 2" in again.text
 
 
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("Ze\u0301 Beta", "Z\u00e9 Beta"),
+        ("\u202eeve\u202c  two", "eve two"),
+        ("\u200b", "\u200b"),
+        ("line\nbreak", "line break"),
+        ("n" * 256, "n" * 256),
+    ],
+    ids=["accent of its own", "marks of direction and two spaces", "nothing to see", "two lines", "as long as may be"],
+)
+def test_a_name_is_typed_as_it_is_seen(server: Server, who: str, name: str, typed: str) -> None:
+    server.memos.add([{"role": "user", "name": name, "content": "I sail."}], cube=who, actor=who)
+    console = Console(server.http, key_of(server, who))
+    page = console.get("/data/subject", kind="person", who=name)
+    assert "1 memory goes" in text_of(page)
+    assert console.post(action_of(page), confirmed=f"{typed}?", expected="1").status_code == 400
+    done = console.post(action_of(page), confirmed=typed, expected="1")
+    assert "Forgotten: 1 memory of 1 cube." in text_of(done.text)
+
+
 def test_empty_and_unknown_names_are_told_plainly(server: Server, who: str) -> None:
     console, admin = Console(server.http, key_of(server, who)), Console(server.http, server.admin)
     assert "Give the name of a person." in console.get("/data/subject", status=400, kind="person", look="1", who=" ")
@@ -231,7 +256,9 @@ def test_a_receipt_that_is_none_or_was_changed_is_told(server: Server, who: str)
     assert "does not hold" in changed
     assert "it was changed after it was signed" in changed
     assert "<i>else" not in changed
-    for wrong in ("", "[1]", "<p>", "{}", '{"receipts": []}', '{"receipts": [1]}', "[" * 10_000):
+    assert "Nothing contradicts it." in console.post("/data/erase/check", receipt="\ufeff" + json.dumps(receipt)).text
+    not_json = ('{"id": NaN}', '{"id": 1e999}', '{"id": "\\ud800"}', json.dumps({**receipt, "id": "\ud800"}))
+    for wrong in ("", "[1]", "<p>", "{}", '{"receipts": []}', '{"receipts": [1]}', "[" * 10_000, *not_json):
         answer = console.post("/data/erase/check", receipt=wrong)
         assert answer.status_code == 400, wrong
         assert 'class="problem" role="alert"' in answer.text

@@ -316,6 +316,22 @@ def test_verify_fails_when_the_ledger_was_tampered_with(tmp_path: Path, store: S
     assert "was changed" in difference["detail"]
 
 
+def test_a_receipt_is_verified_however_it_is_given(tmp_path: Path) -> None:
+    mine = Store(tmp_path / "home", {})
+    item = mine.told("add", "The spare key is under the flowerpot")["item_ids"][0]
+    mine.told("add", "The flowerpot is blue")
+    receipt = json.dumps(mine.told("memory", "erase", item, "--yes"))
+    (tmp_path / "receipt.json").write_text(receipt, "utf-8-sig")
+    (tmp_path / "erased.txt").write_text("The flowerpot is blue\n", "utf-8-sig")
+    for given in (receipt, str(tmp_path / "receipt.json")):
+        assert mine.told("data", "erasure", "verify", given, "--no-scan")["passed"]
+    texts = ("--text", str(tmp_path / "erased.txt"))
+    still = mine.run("data", "erasure", "verify", str(tmp_path / "receipt.json"), *texts)
+    assert still.returncode == 1
+    assert "found: " in still.stdout
+    assert "is not JSON" in mine.failed(InvalidInput.exit_code, "data", "erasure", "verify", "x" * 5_000)
+
+
 WRONG: list[tuple[int, list[str], list[str]]] = [
     (InvalidInput.exit_code, ["add", "   "], ["messages[0].content", "empty"]),
     (InvalidInput.exit_code, ["add", "x", "--ttl", "7"], ["--ttl", "7d"]),

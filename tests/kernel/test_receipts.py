@@ -109,7 +109,10 @@ def test_a_changed_receipt_is_told(
 
 def test_what_is_no_receipt_is_refused(memos: MemOS) -> None:
     receipt = as_json(memos.erase(memos.add(SECRET).item_ids[0]))
-    for wrong in ("{", "{}", "[]", {**receipt, "forms": 3}, {**receipt, "removed": {"a": "b"}}, {**receipt, "at": 1}):
+    fields: list[tuple[str, Any]] = [("forms", 3), ("removed", {"a": "b"}), ("at", 1), ("item_ids", ["\ud800"])]
+    fields += [("id", 10**30), ("id", "a\0b"), ("id", "\ud800"), ("audit_number", 10**30), ("audit_number", "1")]
+    fields += [("forms", [{"name": "backups", "before": float("inf"), "after": 0}]), ("key_destroyed", 1)]
+    for wrong in ("{", "{}", "[]", *({**receipt, name: value} for name, value in fields)):
         with pytest.raises(InvalidInput, match="receipt"):
             memos.erasures.verify(wrong, scan=False)
     with pytest.raises(InvalidInput, match="too short"):

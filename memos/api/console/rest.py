@@ -67,7 +67,10 @@ class Rest:
     async def send(self, method: str, path: str, params: Mapping[str, Any], body: Any = None) -> Any:
         """Return the JSON of an answer, None if it has no content."""
         given = {name: value for name, value in params.items() if value not in (None, "", [])}
-        answer = await self._client.request(method, API + path, params=given, json=body)
+        # Written here: the client refuses what JSON from outside may contain, such as NaN, which the API can tell of.
+        content = None if body is None else json.dumps(body).encode()
+        headers = None if body is None else {"Content-Type": "application/json"}
+        answer = await self._client.request(method, API + path, params=given, content=content, headers=headers)
         if answer.is_success:
             return answer.json() if answer.content else None
         raise _error_of(answer.status_code, answer.content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,7 +136,7 @@ async def archive(view: View) -> Response:
 
 async def forget(view: View) -> Response:
     asked = _Asked.of(view)
-    if (await view.field("confirmed")).strip() != asked.name:
+    if _typed(await view.field("confirmed")) != _typed(asked.name):
         return await subject(view, "What you typed is not the name above; nothing was forgotten.")
     expected = await view.field("expected")
     if not expected.isdecimal() or len(expected) > 12:
@@ -149,6 +150,12 @@ async def forget(view: View) -> Response:
             raise
         return await subject(view, error.message)
     return await _receipt(view, asked, done)
+
+
+def _typed(name: str) -> str:
+    """Return a name without what nobody sees or types: marks of direction, and in which form accents are stored."""
+    seen = "".join(sign for sign in unicodedata.normalize("NFC", name) if unicodedata.category(sign) != "Cf")
+    return " ".join(seen.split()) or name
 
 
 async def _receipt(view: View, asked: _Asked, done: dict[str, Any]) -> Response:
@@ -211,7 +218,7 @@ async def run_check(view: View) -> Response:
         upload = (await file.read()).decode() if isinstance(file, UploadFile) else ""
     except UnicodeDecodeError:
         return await check(view, "The file is not a receipt: it is not text.")
-    receipts = receipts_in(upload.strip() or (await view.field("receipt")).strip())
+    receipts = receipts_in(upload.strip() or await view.field("receipt"))
     if not receipts:
         return await check(view, "Choose the file of a receipt, paste one, or give the id of one.")
     if len(receipts) > _CHECKED:
