@@ -751,8 +751,19 @@ def test_you_is_whoever_the_speaker_talks_with(memos: MemOS, partner: str, stand
         ([(None, "a", "I live in Paris."), ("Ana", "b", "I moved to Lyon.")], Standing.REPLACED),
         ([("Bob", "c", "Hi."), ("Ana", "a", "I live in Paris."), (None, "b", "I moved to Lyon.")], Standing.CURRENT),
         ([("Ana", "a", "I live in Paris."), (None, "a", "I moved to Lyon.")], Standing.CURRENT),
+        ([("Ana", "a", "I live in Paris."), ("Human", "b", "I moved to Lyon.")], Standing.REPLACED),
+        ([("Human", "a", "I live in Paris."), (None, "b", "I moved to Lyon.")], Standing.REPLACED),
+        ([("User", "u", "Hi."), ("Ana", "a", "I live in Paris."), (None, "b", "I moved to Lyon.")], Standing.REPLACED),
     ],
-    ids=["then without a name", "then with a name", "of two names", "both in one conversation"],
+    ids=[
+        "then without a name",
+        "then with a name",
+        "of two names",
+        "both in one conversation",
+        "then with a word for anybody",
+        "with a word for anybody and without",
+        "beside a word for anybody",
+    ],
 )
 def test_who_speaks_without_a_name_is_the_only_one_with_a_name(
     memos: MemOS, told: list[tuple[str | None, str, str]], standing: Standing
@@ -760,6 +771,31 @@ def test_who_speaks_without_a_name_is_the_only_one_with_a_name(
     for name, conversation, text in told:
         memos.add({"role": "user", "content": text} | ({"name": name} if name else {}), conversation=conversation)
     hits = memos.search("Where do I live?").hits
+    assert next(hit.standing for hit in hits if hit.item.memory == "I live in Paris.") == standing
+
+
+@pytest.mark.parametrize(
+    ("named", "unnamed", "standing"),
+    [
+        ("ana", "ana", Standing.REPLACED),
+        ("ana", "ben", Standing.CURRENT),
+        ("ana", "ana-agent", Standing.REPLACED),
+        ("owner", "ana", Standing.REPLACED),
+        ("ana", "owner", Standing.REPLACED),
+    ],
+)
+def test_who_speaks_without_a_name_in_a_shared_cube_is_who_added_it(
+    memos: MemOS, named: str, unnamed: str, standing: Standing
+) -> None:
+    for user in ("ana", "ben"):
+        memos.users.create(user)
+    memos.users.create("ana-agent", kind="agent", acts_for="ana")
+    memos.cubes.create("team", actor="ana")
+    for member in ("ben", "ana-agent"):
+        memos.sharing.grant("team", member, "editor", actor="ana")
+    memos.add({"role": "user", "name": "Ana", "content": "I live in Paris."}, cube="team", actor=named)
+    memos.add("I moved to Lyon.", cube="team", actor=unnamed)
+    hits = memos.search("Where do I live?", cubes=["team"]).hits
     assert next(hit.standing for hit in hits if hit.item.memory == "I live in Paris.") == standing
 
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from memos.core.types import Item, PendingItem, Role, Task, Trust
+from memos.core.message_shapes import ROLES
+from memos.core.types import LOCAL_OWNER, Item, PendingItem, Role, Task, Trust
 from memos.memcube.ledger import items, queues
 from memos.memcube.ledger.entities import fold
 from memos.memcube.ledger.expiry import is_live
@@ -20,6 +21,7 @@ from memos.memcube.ledger.schema import (
     conversations,
     cubes,
     events,
+    identities,
     mentions,
     messages,
     outbox,
@@ -345,21 +347,36 @@ def conversations_without(connection: sa.Connection, wanted: Iterable[str], name
 def as_one_person(connection: sa.Connection, cube: str, states: dict[str, Item]) -> dict[str, Item]:
     """Return items of users without a name under the one name that users of the cube have, if they have just one.
 
-    Some programs name who speaks and others do not. In a conversation where the named one speaks, too, the other is
-    somebody else.
+    Some programs name who speaks, others do not, or call everybody "Human". In a conversation where the named one
+    speaks, too, the other is somebody else, and so is one whose words another user of the installation added.
     """
-    nameless = {id_: state for id_, state in states.items() if state.role is Role.USER and state.speaker == Role.USER}
-    if not nameless or all(state.speaker == Role.USER for state in states.values() if state.role is Role.USER):
+    said = {id_: state for id_, state in states.items() if state.role is Role.USER}
+    speakers = {state.speaker for state in said.values()}
+    if len(set(map(fold, speakers))) < 2 or not any(map(_is_nameless, speakers)):
         return states
-    names = set(_DISTINCT.rows(connection, cubes=[cube], roles=[Role.USER.value])) - {Role.USER.value}
+    found = set(_DISTINCT.rows(connection, cubes=[cube], roles=[Role.USER.value])) - {Role.USER.value}
+    names = sorted(name for name in found if not _is_nameless(name)) or sorted(found)
     if len(set(map(fold, names))) != 1:
         return states
-    talks = sa.select(items_table.c.id, items_table.c.conversation_id)
-    held = {row.id: row.conversation_id for row in items.rows_in(connection, talks, items_table.c.id, sorted(nameless))}
-    among = sorted({talk for talk in held.values() if talk is not None})
-    theirs = set(_SPOKEN_IN.rows(connection, conversations=among, names=sorted(names))) if among else set()
-    name = min(names)
-    return {
-        **states,
-        **{id_: replace(each, speaker=name) for id_, each in nameless.items() if held.get(id_) not in theirs},
+    nameless = {id_ for id_, state in said.items() if _is_nameless(state.speaker) and state.speaker not in names}
+    by = sa.func.coalesce(identities.c.acts_for, versions.c.actor).label("by")
+    added = sa.select(items_table.c.id, items_table.c.conversation_id, by)
+    added = added.join(versions, sa.and_(versions.c.item_id == items_table.c.id, versions.c.version == 1))
+    added = added.outerjoin(identities, identities.c.id == versions.c.actor)
+    rows = {row.id: row for row in items.rows_in(connection, added, items_table.c.id, sorted(said))}
+    among = sorted({rows[id_].conversation_id for id_ in nameless & rows.keys()} - {None})
+    beside = set(_SPOKEN_IN.rows(connection, conversations=among, names=names)) if among else set()
+    users = {row.by for id_, row in rows.items() if id_ not in nameless}
+    same = {
+        id_
+        for id_ in nameless & rows.keys()
+        # The local owner adds for anybody: imports, for example.
+        if rows[id_].conversation_id not in beside
+        and ({rows[id_].by, LOCAL_OWNER} & users or rows[id_].by == LOCAL_OWNER)
     }
+    return {id_: replace(state, speaker=names[0]) if id_ in same else state for id_, state in states.items()}
+
+
+def _is_nameless(speaker: str) -> bool:
+    """Return True if a speaker is called by a word for a user, such as "Human", and not by a name."""
+    return ROLES.get(fold(speaker)) is Role.USER
