@@ -153,7 +153,7 @@ class Scopes:
             body["by"] = asking.identity.id
         if item is not None:
             body["item"] = item
-        with self.ledger.write() as connection:
+        with self.ledger.write(may_be_repeated=True) as connection:
             for cube in new:
                 access.record(connection, now, actor, access.READ, cube, body)
 

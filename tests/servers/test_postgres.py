@@ -197,6 +197,20 @@ def test_a_call_with_a_key_that_a_deadlock_ends_is_known_by_its_key(
     assert len(memos.documents.list()) == 1
 
 
+def test_a_change_whose_read_is_recorded_is_repeated_after_a_deadlock(
+    deadlocked: tuple[MemOS, Callable[[Callable[[], Any]], Any]],
+) -> None:
+    memos, call = deadlocked
+    memos.users.create("ana")
+    memos.sharing.grant("default", "ana", "editor")
+    file = memos.documents.add(("notes.txt", b"Honey is sweet."))
+    memos.documents.wait(file.id)
+    memos.tasks.wait()
+    memos.audit.record_reads(enabled=True)
+    assert call(lambda: memos.documents.read_again(file.id, actor="ana")).id != file.id
+    assert {entry.actor for entry in memos.audit.list(kinds=["read"])} == {"ana"}
+
+
 def test_relations_and_an_erase_wait_for_one_another_in_one_order(ledger: Ledger) -> None:
     older, newer = _two_related_items(ledger)
     again = Relation(newer, older, LinkKind.UPDATES, 0.9, relations.RULES, None)

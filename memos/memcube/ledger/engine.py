@@ -240,8 +240,11 @@ class Ledger:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
-        """Yield a connection in a transaction: durable once the block ends, rolled back if it raises."""
+    def write(self, *, may_be_repeated: bool = False) -> Iterator[sa.Connection]:
+        """Yield a connection in a transaction: durable once the block ends, rolled back if it raises.
+
+        What `may_be_repeated`, such as a record of a read, keeps no call that saved it from being repeated.
+        """
         with self._translated(), ExitStack() as stack:
             if self._writer is not None:
                 if self._written_by == threading.get_ident():
@@ -257,7 +260,7 @@ class Ledger:
                 yield connection
             is_task_due = connection.info.pop(TASK_DUE, False)
             self._changes += 1
-            _thread.saved = _saved() + 1
+            _thread.saved = _saved() + (not may_be_repeated)
         if is_task_due:
             self.on_task_due()
 
