@@ -281,7 +281,7 @@ def test_the_choice_to_record_reads_outlives_a_restart_and_what_cannot_be_record
         memos.search("wombat", cubes=["ana"], actor="ana")
         assert [(who, cube) for who, cube, _ in reads(memos)] == [("ana", "ana")]
 
-        def full() -> Any:
+        def full(**_: Any) -> Any:
             raise BackendUnavailable("The disk is full.")
 
         with pytest.MonkeyPatch.context() as patch:
