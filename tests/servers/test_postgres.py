@@ -15,8 +15,7 @@ import sqlalchemy as sa
 from memos import MemOS, Settings
 from memos.core.types import LinkKind, Relation
 from memos.errors import BackendTimeout, BackendUnavailable, Conflict, InvalidInput
-from memos.memcube import relations
-from memos.memcube.ledger import cubes, items, postgres, queues
+from memos.memcube.ledger import cubes, items, postgres, queues, relations
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from tests.fakes import WordEmbedder
