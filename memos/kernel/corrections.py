@@ -14,10 +14,10 @@ from memos.core.text.matching import normalized_value
 from memos.core.text.sentences import sentences
 from memos.core.text.statements import ThirdPersonStatement, key_of, statements, third_person_statements
 from memos.core.types import Draft, FeedbackReceipt, Item, ItemType, LinkKind, Outcome, Role, Status
-from memos.memcube import changes, erasure, relations
+from memos.memcube import changes, erasure
 from memos.memcube.changes import Change
 from memos.memcube.erasure import retract
-from memos.memcube.ledger import items
+from memos.memcube.ledger import items, relations
 from memos.reader import messages as fast
 
 # Chosen on own corrections with folds, not on a benchmark's: a target fits at least so well, and another that is worse

@@ -42,12 +42,12 @@ from memos.kernel.corrections import Corrected, apply_correction
 from memos.kernel.maintenance import Maintenance
 from memos.kernel.search import SearchService
 from memos.kernel.tools import remember_tools
-from memos.memcube import changes, documents, erasure, relations
+from memos.memcube import changes, documents, erasure
 from memos.memcube import images as image_store
 from memos.memcube.changes import Change
 from memos.memcube.erasure import retract
 from memos.memcube.ledger import adapters as adapter_rows
-from memos.memcube.ledger import browsing, expiry, files, idempotency, items, reading
+from memos.memcube.ledger import browsing, expiry, files, idempotency, items, reading, relations
 from memos.memcube.ledger.browsing import Order
 from memos.memcube.ledger.idempotency import Request
 from memos.memcube.records import names_in
@@ -265,7 +265,8 @@ class Memories:
     def _store_one(self, change: Change, read: _ReadAddition, *, finely: bool) -> AddReceipt:
         receipt = changes.add(change, read.drafts, read.conversation, read.request, self._short_capacity, read.ttl_s)
         remember_tools(change, read.tools, read.drafts, receipt)
-        image_store.store(change, read.drafts, receipt)
+        if any(draft.message.pictures for draft in read.drafts):
+            image_store.store(change, read.drafts, receipt)
         if finely:
             found = reading.queue(change.connection, change.cube, receipt.item_ids, change.now)
             receipt = replace(receipt, task=found[0] if found else None)

@@ -20,10 +20,10 @@ from memos.core.types import (
 )
 from memos.errors import Conflict, InvalidInput, NotFound
 from memos.kernel.context import Context, retry_write
-from memos.memcube import changes, relations
+from memos.memcube import changes
 from memos.memcube import facts as stored_facts
 from memos.memcube.changes import Change
-from memos.memcube.ledger import items, queries, tasks, tier_moves
+from memos.memcube.ledger import items, queries, relations, tasks, tier_moves
 from memos.reader import messages
 from memos.reader.arguments import edits_of, switch, version_of, within
 from memos.scheduler.jobs import facts

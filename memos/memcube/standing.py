@@ -11,8 +11,7 @@ import sqlalchemy as sa
 
 from memos.core.clock import from_micros, to_micros
 from memos.core.types import DERIVED, REPLACING, TOLD, Item, ItemType, Standing, Status
-from memos.memcube import relations
-from memos.memcube.ledger import items
+from memos.memcube.ledger import items, relations
 from memos.memcube.ledger.timeline import LIKELY, SURE
 
 

@@ -33,11 +33,10 @@ from memos.core.text.languages import has_other_script
 from memos.core.text.rendering import assemble
 from memos.core.types import DERIVED, STANDING_OF, Arm, Hit, ItemType, LinkKind, SearchResult, Status
 from memos.errors import BackendUnavailable, ModelError
-from memos.memcube import relations
 from memos.memcube.indexing.followers import VectorFollower, standing_arm
 from memos.memcube.indexing.projection import Projection
 from memos.memcube.judge import Cosines, Judge, reads_other_scripts
-from memos.memcube.ledger import items
+from memos.memcube.ledger import items, relations
 from memos.memcube.ledger import queries as ledger_queries
 from memos.memcube.ledger.engine import Ledger
 from memos.memcube.ledger.timeline import LIKELY

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from memos.memcube import relations
+from memos.memcube.ledger import relations
 from memos.memcube.ledger import schema as t
 from tests.api.conftest import Server
 

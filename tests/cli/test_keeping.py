@@ -9,7 +9,7 @@ import pytest
 
 from memos import MemOS
 from memos.errors import Conflict, InvalidInput, NotFound
-from memos.memcube import relations
+from memos.memcube.ledger import relations
 from memos.scheduler.scheduler import PeriodicJob
 from tests.cli.test_commands import Store, typed
 from tests.fakes import WordEmbedder

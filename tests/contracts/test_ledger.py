@@ -16,9 +16,8 @@ import sqlalchemy as sa
 from memos.core.clock import new_id
 from memos.core.types import FileKind, FileState, Status, StoredFile
 from memos.errors import Conflict, IntegrityError
-from memos.memcube import relations
 from memos.memcube.encryption.ledger_keys import unlock_ledger
-from memos.memcube.ledger import cubes, files, items, migrate
+from memos.memcube.ledger import cubes, files, items, migrate, relations
 from memos.memcube.ledger import queries as speakers
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.cubes import EventQuery

@@ -17,7 +17,7 @@ from memos.core.settings import IndexSettings, Settings, TaskSettings
 from memos.errors import Conflict, ModelError
 from memos.kernel.importing import import_export
 from memos.kernel.memories import Addition
-from memos.memcube import relations
+from memos.memcube.ledger import relations
 from tests.fakes import WordEmbedder
 
 NAMES = ("Ana", "Ben", "Cleo", "Dan", "Eva", "Finn")

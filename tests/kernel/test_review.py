@@ -13,8 +13,8 @@ from memos import MemOS, Settings
 from memos.core.identities import Right
 from memos.core.types import Fact, Item, ItemType, Scope, Span, Status, Trust
 from memos.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
-from memos.memcube import facts, relations
-from memos.memcube.ledger import queries
+from memos.memcube import facts
+from memos.memcube.ledger import queries, relations
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger import segments as tiers
 from tests.fakes import FixedClock, WordEmbedder

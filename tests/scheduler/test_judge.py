@@ -16,7 +16,7 @@ from memos.core.settings import IndexSettings, LimitSettings
 from memos.core.tokens import Tokens
 from memos.core.types import LinkKind, Relation, Task
 from memos.errors import BackendUnavailable
-from memos.memcube.relations import MODEL
+from memos.memcube.ledger.relations import MODEL
 from memos.scheduler.jobs import judge
 from memos.scheduler.jobs.judge import KNOWN
 from tests.support.scripted_chat import Answer, ScriptedChat

@@ -19,8 +19,7 @@ from memos.core.types import LinkKind, Relation, StoredFile
 from memos.errors import BackendTimeout, BackendUnavailable, Conflict, InvalidInput
 from memos.kernel.idempotency import Creation
 from memos.kernel.memories import Addition
-from memos.memcube import relations
-from memos.memcube.ledger import cubes, items, postgres, queues
+from memos.memcube.ledger import cubes, items, postgres, queues, relations
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
 from tests.fakes import WordEmbedder

@@ -22,7 +22,7 @@ from memos.memcube.indexing.projection import SharedProjection
 from memos.memcube.ledger import items, outbox
 from memos.memcube.ledger import schema as t
 from memos.memcube.ledger.engine import Ledger
-from memos.memcube.relations import store
+from memos.memcube.ledger.relations import store
 from tests.fakes import WordEmbedder
 from tests.support.ledgers import Store
 from tests.support.servers.installation import environment, on_servers, opened

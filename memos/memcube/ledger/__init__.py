@@ -20,6 +20,7 @@ __all__ = [
     "queues",
     "reading",
     "records",
+    "relations",
     "retention",
     "schema",
     "sealing",

@@ -20,9 +20,8 @@ from memos.errors import BackendUnavailable, InvalidAnswer, ModelError
 from memos.llm.client import LLMClient
 from memos.llm.examination import Examination
 from memos.llm.usage import UsageMeter
-from memos.memcube import relations
-from memos.memcube.ledger import items, tasks
-from memos.memcube.relations import Pair, judge_task
+from memos.memcube.ledger import items, relations, tasks
+from memos.memcube.relations import Pair, judge_task, relation_of
 from memos.scheduler.learning import instructions, meter_of, shortened
 from memos.scheduler.task import RetryLater, TaskRun
 
@@ -190,7 +189,7 @@ class JudgeJob:
                 continue
             evidence = max(-_MOST_ODDS, min(_MOST_ODDS, _OF_MODEL * (told - trial.neutral)))
             both = pair._replace(odds=_OF_RULES * pair.odds + evidence)
-            judged.found.append((pair, relations.relation_of(both, relations.MODEL)))
+            judged.found.append((pair, relation_of(both, relations.MODEL)))
         return judged
 
 
