@@ -171,8 +171,9 @@ class RelationFinder:
         with self._ledger.read() as connection:
             states = {each.item.id: each.item for each in told}
             states |= items.current(connection, [cube], {point.item for points in near for point in points})
-            if len({state.speaker for state in states.values()}) > 1:
-                states = queries.as_one_person(connection, cube, states)
+            adders = items.adders(connection, states)
+            if len({state.speaker for state in states.values()}) > 1 or len(set(adders.values())) > 1:
+                states = queries.with_persons(connection, cube, states, adders)
         groups = []
         for each, points in zip(told, near, strict=True):
             pairs: dict[tuple[str, str], Pair] = {}

@@ -775,17 +775,20 @@ def test_who_speaks_without_a_name_is_the_only_one_with_a_name(
 
 
 @pytest.mark.parametrize(
-    ("named", "unnamed", "standing"),
+    ("name", "earlier", "later", "standing"),
     [
-        ("ana", "ana", Standing.REPLACED),
-        ("ana", "ben", Standing.CURRENT),
-        ("ana", "ana-agent", Standing.REPLACED),
-        ("owner", "ana", Standing.REPLACED),
-        ("ana", "owner", Standing.REPLACED),
+        ("Ana", "ana", "ana", Standing.REPLACED),
+        ("Ana", "ana", "ben", Standing.CURRENT),
+        ("Ana", "ana", "ana-agent", Standing.REPLACED),
+        ("Ana", "owner", "ana", Standing.REPLACED),
+        ("Ana", "ana", "owner", Standing.REPLACED),
+        (None, "ana", "ana-agent", Standing.REPLACED),
+        (None, "ana", "ben", Standing.CURRENT),
+        (None, "ana", "owner", Standing.REPLACED),
     ],
 )
 def test_who_speaks_without_a_name_in_a_shared_cube_is_who_added_it(
-    memos: MemOS, named: str, unnamed: str, standing: Standing
+    memos: MemOS, name: str | None, earlier: str, later: str, standing: Standing
 ) -> None:
     for user in ("ana", "ben"):
         memos.users.create(user)
@@ -793,8 +796,9 @@ def test_who_speaks_without_a_name_in_a_shared_cube_is_who_added_it(
     memos.cubes.create("team", actor="ana")
     for member in ("ben", "ana-agent"):
         memos.sharing.grant("team", member, "editor", actor="ana")
-    memos.add({"role": "user", "name": "Ana", "content": "I live in Paris."}, cube="team", actor=named)
-    memos.add("I moved to Lyon.", cube="team", actor=unnamed)
+    named = {"name": name} if name else {}
+    memos.add({"role": "user", "content": "I live in Paris."} | named, cube="team", actor=earlier)
+    memos.add("I moved to Lyon.", cube="team", actor=later)
     hits = memos.search("Where do I live?", cubes=["team"]).hits
     assert next(hit.standing for hit in hits if hit.item.memory == "I live in Paris.") == standing
 

@@ -21,6 +21,7 @@ from memos.memcube.ledger.filter_sql import compile_sql
 from memos.memcube.ledger.prepared import PreparedSelect
 from memos.memcube.ledger.schema import (
     conversations,
+    identities,
     items,
     links,
     messages,
@@ -110,6 +111,18 @@ def scalars_in(
     connection: sa.Connection, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[str]
 ) -> Iterator[Any]:
     return (row[0] for row in rows_in(connection, query, column, values))
+
+
+def adders(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
+    """Return which user added each item; an agent adds for the user it acts for."""
+    return {id_: by for batch in in_batches(ids) for id_, by in _ADDERS.rows(connection, ids=batch)}
+
+
+_ADDERS = PreparedSelect(
+    sa.select(versions.c.item_id, sa.func.coalesce(identities.c.acts_for, versions.c.actor))
+    .outerjoin(identities, identities.c.id == versions.c.actor)
+    .where(versions.c.item_id.in_(sa.bindparam("ids", expanding=True)), versions.c.version == 1)
+)
 
 
 def lock(connection: sa.Connection, ids: Iterable[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ from memos.memcube.ledger.schema import (
     conversations,
     cubes,
     events,
-    identities,
     mentions,
     messages,
     outbox,
@@ -344,37 +343,60 @@ def conversations_without(connection: sa.Connection, wanted: Iterable[str], name
     return rest - set(_MENTIONED_IN.rows(connection, conversations=list(rest), names=folded))
 
 
-def as_one_person(connection: sa.Connection, cube: str, states: dict[str, Item]) -> dict[str, Item]:
-    """Return items of users without a name under the one name that users of the cube have, if they have just one.
+def with_persons(
+    connection: sa.Connection, cube: str, states: dict[str, Item], adders: Mapping[str, str]
+) -> dict[str, Item]:
+    """Return items with speakers that tell persons apart, where users speak without a name.
 
-    Some programs name who speaks, others do not, or call everybody "Human". In a conversation where the named one
-    speaks, too, the other is somebody else, and so is one whose words another user of the installation added.
+    Some programs name who speaks, others do not, or call everybody "Human". Who has no name is the only one with a name
+    in the cube, but somebody else in a conversation with both, or if another user of the installation added it. Without
+    names, each user that adds is somebody else. The local owner adds for anybody: imports, for example.
+
+    Args:
+        connection: A connection to the ledger.
+        cube: The cube of the items.
+        states: Items by id.
+        adders: Who added each item (`items.adders`).
     """
     said = {id_: state for id_, state in states.items() if state.role is Role.USER}
-    speakers = {state.speaker for state in said.values()}
-    if len(set(map(fold, speakers))) < 2 or not any(map(_is_nameless, speakers)):
+    nameless = {id_ for id_, state in said.items() if _is_nameless(state.speaker)}
+    users = {adders[id_] for id_ in said.keys() & adders.keys()} - {LOCAL_OWNER}
+    if not nameless:
         return states
-    found = set(_DISTINCT.rows(connection, cubes=[cube], roles=[Role.USER.value])) - {Role.USER.value}
-    names = sorted(name for name in found if not _is_nameless(name)) or sorted(found)
-    if len(set(map(fold, names))) != 1:
+    names = set[str]()
+    if len({fold(state.speaker) for state in said.values()}) > 1:
+        found = set(_DISTINCT.rows(connection, cubes=[cube], roles=[Role.USER.value])) - {Role.USER.value}
+        names = {name for name in found if not _is_nameless(name)} or found
+    if len(set(map(fold, names))) == 1:
+        return states | _under_one_name(connection, sorted(names), said, nameless, adders)
+    if len(users) < 2:
         return states
-    nameless = {id_ for id_, state in said.items() if _is_nameless(state.speaker) and state.speaker not in names}
-    by = sa.func.coalesce(identities.c.acts_for, versions.c.actor).label("by")
-    added = sa.select(items_table.c.id, items_table.c.conversation_id, by)
-    added = added.join(versions, sa.and_(versions.c.item_id == items_table.c.id, versions.c.version == 1))
-    added = added.outerjoin(identities, identities.c.id == versions.c.actor)
-    rows = {row.id: row for row in items.rows_in(connection, added, items_table.c.id, sorted(said))}
-    among = sorted({rows[id_].conversation_id for id_ in nameless & rows.keys()} - {None})
-    beside = set(_SPOKEN_IN.rows(connection, conversations=among, names=names)) if among else set()
-    users = {row.by for id_, row in rows.items() if id_ not in nameless}
-    same = {
-        id_
-        for id_ in nameless & rows.keys()
-        # The local owner adds for anybody: imports, for example.
-        if rows[id_].conversation_id not in beside
-        and ({rows[id_].by, LOCAL_OWNER} & users or rows[id_].by == LOCAL_OWNER)
+    return states | {
+        id_: replace(said[id_], speaker=f"{said[id_].speaker} {adders[id_]}")
+        for id_ in nameless & adders.keys()
+        if adders[id_] != LOCAL_OWNER
     }
-    return {id_: replace(state, speaker=names[0]) if id_ in same else state for id_, state in states.items()}
+
+
+def _under_one_name(
+    connection: sa.Connection,
+    names: Sequence[str],
+    said: Mapping[str, Item],
+    nameless: set[str],
+    adders: Mapping[str, str],
+) -> dict[str, Item]:
+    """Return those items without a name whose speaker is the one with these spellings of a name."""
+    nameless = {id_ for id_ in nameless & adders.keys() if said[id_].speaker not in names}
+    talks = sa.select(items_table.c.id, items_table.c.conversation_id)
+    held = {row.id: row.conversation_id for row in items.rows_in(connection, talks, items_table.c.id, sorted(nameless))}
+    among = sorted({talk for talk in held.values() if talk is not None})
+    beside = set(_SPOKEN_IN.rows(connection, conversations=among, names=names)) if among else set()
+    by = {adders[id_] for id_ in said.keys() - nameless if id_ in adders}
+    return {
+        id_: replace(said[id_], speaker=names[0])
+        for id_ in nameless
+        if held.get(id_) not in beside and ({adders[id_], LOCAL_OWNER} & by or adders[id_] == LOCAL_OWNER)
+    }
 
 
 def _is_nameless(speaker: str) -> bool:
