@@ -174,8 +174,22 @@ class Judge:
     ranked: Any
 
     @property
+    def by_score(self) -> float:
+        """The log odds that a candidate gains by its share of the best score."""
+        return float(self.ranked[0])
+
+    @property
     def reads_vectors(self) -> bool:
         return bool(self.newer.size)
+
+    def lowered(self, question: Claim, statement: Claim) -> float:
+        """Return the log odds that a statement loses about somebody whom the question does not ask about.
+
+        They and the score are all that the fitted order takes of `question_features`.
+        """
+        if statement.owner < Owner.NAMED or not is_about_another(question, statement):
+            return 0.0
+        return -float(self.ranked[3 if statement.owner is Owner.RELATIVE else 4])
 
     def log_odds(self, pairs: Any, older: Vector | None = None, newer: Vector | None = None) -> Any:
         """Return the log odds of pairs, (n, features); `older` and `newer` are their vectors, (n, dimension)."""

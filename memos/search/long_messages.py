@@ -48,10 +48,15 @@ _JUST_BEFORE = 1e-6
 
 
 class Said(NamedTuple):
-    """The sentence of a message that says most of what is asked, and its share of the question's words."""
+    """The place of the sentence of a message that says most of what is asked, and its share of the question's words."""
 
-    sentence: str
+    message: str
+    place: int
     covered: float
+
+    @property
+    def sentence(self) -> str:
+        return next(iter(_sentences(self.message)[self.place :]), "")
 
 
 def newest_of_long(order: list[Ranked], question: Question, considered: int) -> list[Ranked]:
@@ -129,17 +134,22 @@ def features(question: str, older: Said, newer: Said) -> list[float]:
 def sentences_for(question: str, messages: Sequence[str]) -> list[Said]:
     """Return the sentence of each message that says most of a question, whose words weigh by their rarity here."""
     asked = frozenset(terms_of(question))
-    split = [_sentences(message) for message in messages]
-    shared = [[_shared(sentence, asked) for sentence in each] for each in split]
+    shared = [_shared_by_sentence(message, asked) for message in messages]
     found = Counter(term for each in shared for term in frozenset().union(*each))
     weight = {term: math.log(1 + len(messages) / (0.5 + found[term])) for term in asked}
     total = math.fsum(weight.values()) or 1.0
     best = []
-    for each, terms in zip(split, shared, strict=True):
-        covered = [math.fsum(weight[term] for term in one) / total for one in terms]
+    for message, each in zip(messages, shared, strict=True):
+        covered = [math.fsum(weight[term] for term in terms) / total for terms in each]
         most = max(covered, default=0.0)
-        best.append(Said(each[covered.index(most)] if each else "", most))
+        best.append(Said(message, covered.index(most) if covered else 0, most))
     return best
+
+
+def _shared_by_sentence(message: str, asked: frozenset[str]) -> list[frozenset[str]]:
+    """Return which of the stems that are asked for each sentence has; nothing for a message without any of them."""
+    low = message[:_READ].casefold()
+    return [_shared(each, asked) for each in _sentences(message)] if any(term in low for term in asked) else []
 
 
 def _shared(sentence: str, asked: frozenset[str]) -> frozenset[str]:

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from memos.core.ports import Vector
-from memos.core.text.claims import Claim, Owner, is_about_another, read_claim
+from memos.core.text.claims import Claim, Owner, read_claim
 from memos.core.text.contrasts import concerns_another_clause
 from memos.core.types import Arm, Role
 from memos.memcube.judge import Judge, confidence_of, log_odds, lost_features, question_features
@@ -114,12 +114,12 @@ def _by_what_holds(
     if not first or not first[0].score > 0 or (by_score and not links):
         return order
     claims = list(map(_claim_of, first))
-    if not links and not any(is_about_another(asked, claim) for claim in claims):
+    lowered = [0.0 if by_score else judge.lowered(asked, claim) for claim in claims]
+    if not links and not any(lowered):
         return order
-    features = _features(first, asked, claims)
-    moved = parts = _parts(first, features, asked, judge, by_score=by_score)
+    moved = parts = _parts(first, lowered, asked, judge)
     if links:
-        moved = _moved(first, parts, _odds(links, first, features, asked, judge), question)
+        moved = _moved(first, parts, _odds(links, first, claims, asked, judge), question)
     best = sorted(first, key=lambda entry: (-moved[entry.item.id], -entry.score, entry.item.id))
     return [*best, *rest]
 
@@ -146,21 +146,6 @@ def _some_about(asked: Claim, first: Sequence[Ranked]) -> bool:
     return not asked.people or any(asked.people & (claim.people | claim.names) for claim in claims)
 
 
-def _features(first: Sequence[Ranked], asked: Claim, claims: Sequence[Claim]) -> Vector:
-    """Return what the question tells of each candidate, (n, features)."""
-    cosines = [_score_by(_TURN, entry) for entry in first]
-    best_score, best_cosine = first[0].score, max(cosines)
-    return np.array(
-        [
-            question_features(
-                asked, claim, entry.score / best_score, cosine, best_cosine, _score_by(_TURN_WORDS, entry)
-            )
-            for entry, claim, cosine in zip(first, claims, cosines, strict=True)
-        ],
-        dtype=np.float32,
-    )
-
-
 def _score_by(arm: str, entry: Ranked) -> float:
     for voting, _, score, _ in entry.votes:
         if voting == arm:
@@ -168,26 +153,28 @@ def _score_by(arm: str, entry: Ranked) -> float:
     return 0.0
 
 
-def _parts(
-    first: Sequence[Ranked], features: Vector, asked: Claim, judge: Judge, *, by_score: bool
-) -> Mapping[str, float]:
-    """Return each candidate's share of relevance; with `by_score` by the scores alone, whomever they are about."""
-    logits = features[:, 0] * judge.ranked[0]
-    if not by_score:  # what is much nearer to the question stays before what is less near
-        most = _MOST_LOWERED if asked.people or asked.names else _MOST_LOWERED_OF_NOBODY
+def _parts(first: Sequence[Ranked], lowered: Sequence[float], asked: Claim, judge: Judge) -> Mapping[str, float]:
+    """Return each candidate's share of relevance; what is much nearer to a question stays before what is less near."""
+    most = _MOST_LOWERED if asked.people or asked.names else _MOST_LOWERED_OF_NOBODY
+    logits = []
+    for entry, lost in zip(first, lowered, strict=True):
         # What is of the time that a question names answers it, whoever it is about.
-        of_then = np.array([any(arm == _DATED for arm, *_ in entry.votes) for entry in first])
-        logits -= np.minimum(-(features[:, 1:] @ judge.ranked[1:]), np.where(of_then, 0.0, most) * judge.ranked[0])
-    parts = np.exp(logits - logits.max())
+        of_then = lost and any(arm == _DATED for arm, *_ in entry.votes)
+        share = entry.score / first[0].score - (0.0 if of_then else min(lost / judge.by_score, most))
+        logits.append(share * judge.by_score)
+    parts = np.exp(np.array(logits) - max(logits))
     return dict(zip([entry.item.id for entry in first], (parts / parts.sum()).tolist(), strict=True))
 
 
 def _odds(
-    links: Sequence[Replacement], first: Sequence[Ranked], features: Vector, asked: Claim, judge: Judge
+    links: Sequence[Replacement], first: Sequence[Ranked], told: Sequence[Claim], asked: Claim, judge: Judge
 ) -> list[Replacement]:
     """Return the replacements with the confidence that they are of what is asked; decided ones stay decided."""
     claims = {entry.item.id: read_claim(entry.item.memory) for entry in first}
-    more = dict(zip(claims, (features @ judge.asked).tolist(), strict=True))
+    newer = {each.newer for each in links}
+    of_newer = [(entry, claim) for entry, claim in zip(first, told, strict=True) if entry.item.id in newer]
+    features = _features(of_newer, first[0].score, max(_score_by(_TURN, entry) for entry in first), asked)
+    more = dict(zip((entry.item.id for entry, _ in of_newer), (features @ judge.asked).tolist(), strict=True))
     # The fewer statements there are, the more likely two near ones are an old and a new one.
     few = _FEW * math.log(CONSIDERED / len(first))
     found = []
@@ -198,6 +185,24 @@ def _odds(
         odds = more[each.newer] + float(lost @ judge.lost) + few
         found.append(each._replace(confidence=_asked_odds(each.confidence, odds)))
     return [each for each in found if each.confidence >= _LEAST]
+
+
+def _features(told: Sequence[tuple[Ranked, Claim]], best_score: float, best_cosine: float, asked: Claim) -> Vector:
+    """Return what the question tells of candidates, (n, features)."""
+    return np.array(
+        [
+            question_features(
+                asked,
+                claim,
+                entry.score / best_score,
+                _score_by(_TURN, entry),
+                best_cosine,
+                _score_by(_TURN_WORDS, entry),
+            )
+            for entry, claim in told
+        ],
+        dtype=np.float32,
+    )
 
 
 def _answers_alone(asked: Claim, older: Claim, newer: Claim) -> bool:
