@@ -435,17 +435,17 @@ def test_what_fine_reading_leaves_of_stories(
 
 
 def test_what_fine_reading_asks_a_model(capsys: pytest.CaptureFixture[str]) -> None:
-    figures = closing_line(reading, ["--parts", "calls", "--messages", "60", "--alone", "3"], capsys)
+    figures = closing_line(reading, ["--parts", "calls", "--messages", "40", "--alone", "2"], capsys)
     told = figures["per_100_messages"]
-    assert [told[way]["messages"] for way in ("by the session", "in a whole", "one by one")] == [60, 60, 3]
+    assert [told[way]["messages"] for way in ("by the session", "in a whole", "one by one")] == [40, 40, 2]
     assert told["one by one"]["calls"] == 100
     assert told["in a whole"]["calls"] <= told["by the session"]["calls"] < 10
     assert all(told[way][count] > 0 for way in told for count in ("asked", "answered", "facts"))
 
 
 def test_http_tells_of_each_number_of_clients_and_of_the_soak(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ["--memories", "20", "--cubes", "2", "--clients", "1", "3", "--seconds", "2", "--pause-s", "0.05",
-             "--busy-seconds", "1", "--soak-seconds", "1", "--alone-seconds", "2", "--share-seconds", "2"]  # fmt: skip
+    sizes = ["--memories", "20", "--cubes", "2", "--clients", "1", "3", "--seconds", "1", "--pause-s", "0.05",
+             "--busy-seconds", "1", "--soak-seconds", "1", "--alone-seconds", "1", "--share-seconds", "1"]  # fmt: skip
     figures = closing_line(http, sizes, capsys)
     shares = figures["shares"]
     assert [found["errors"] for found in shares["rounds"].values()] == [0, 0, 0]
