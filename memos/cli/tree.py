@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias
@@ -558,6 +558,8 @@ class Commands(TyperGroup):
             everyday = FORMER.get(args[0], args[0])
             if self.path == ("memory",) and everyday in _entries(TREE) and not ctx.resilient_parsing:
                 ctx.fail(f"No such command {args[0]!r}. Did you mean `memos {everyday}`?")
+            if not self.path and not ctx.resilient_parsing and (whole := _further_down(args)) is not None:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean `memos {whole}`?")
             close = get_close_matches(args[0], [*self.list_commands(ctx), *(() if self.path else FORMER)], 1)
             if close and not ctx.resilient_parsing:
                 meant = " ".join((*self.path, close[0]))
@@ -587,6 +589,17 @@ class Commands(TyperGroup):
             below = f" {rest[0]}" if known else ""
             sys.stderr.write(f"`memos {former}{below}` is now `memos {now}{below}`.\n")
         return now, command, rest
+
+
+def _further_down(args: Sequence[str]) -> str | None:
+    """Return the words that lead to a command of a group, of which these arguments are the last ones."""
+    for count in range(min(len(args), 3), 0, -1):
+        asked = f" {' '.join(args[:count])} "
+        for path, _ in walk():
+            before, found, _ = f" {path} ".partition(asked)
+            if found:
+                return f"{before}{asked}".strip()
+    return None
 
 
 def _command(word: str, entry: Command) -> Any:

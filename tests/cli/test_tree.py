@@ -85,6 +85,8 @@ def test_a_mistyped_word_is_told_the_nearest_one() -> None:
         (["cube", "lst"], "memos cube list"),
         (["segmnts"], "memos memory topics"),
         (["memory", "list"], "memos list"),
+        (["erasure", "verify", "receipt.json"], "memos data erasure verify"),
+        (["rotate", "KEY"], "memos user key rotate"),
         (["memory", "delete", "x"], "memos forget"),
     ):
         done = RUNNER.invoke(app, arguments)
