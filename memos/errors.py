@@ -4,7 +4,7 @@ MemosError
 ├── InvalidInput         a value the caller gave is wrong; `field` names it
 ├── NotFound             no such cube, item or version in the caller's scope
 ├── Conflict             the item changed since the caller read it, or an id is taken
-│   └── Aborted          ... another change was in the way, and nothing was saved
+│   └── Aborted          ... rolled back because of a deadlock; nothing was saved
 ├── PermissionDenied     the actor or the operating system does not allow it
 ├── BackendUnavailable   a store, index, model endpoint or disk cannot be used now
 │   ├── BackendTimeout   ... it did not answer in time
@@ -71,7 +71,7 @@ class Conflict(MemosError):
 
 
 class Aborted(Conflict):
-    """The database ended a transaction because another was in its way, so nothing of it was saved; repeat it."""
+    """The database rolled a transaction back because of a deadlock with another one. Nothing was saved; try again."""
 
 
 class PermissionDenied(MemosError):

@@ -592,7 +592,7 @@ class Commands(TyperGroup):
 
 
 def _further_down(args: Sequence[str]) -> str | None:
-    """Return the words that lead to a command of a group, of which these arguments are the last ones."""
+    """Return the full name of the command or group in the tree that ends with the first of these arguments."""
     for count in range(min(len(args), 3), 0, -1):
         asked = f" {' '.join(args[:count])} "
         for path, _ in walk():

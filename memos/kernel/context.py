@@ -343,7 +343,7 @@ def retry_read(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
 
 
 def retry_write(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Repeat a change that another one aborted, as long as `Tries` allows, unless an argument can be read only once."""
+    """Repeat a change after a deadlock, as `Tries` allows, unless an argument is an iterator."""
 
     @wraps(method)
     def again(*given: _Given.args, **named: _Given.kwargs) -> _Answer:

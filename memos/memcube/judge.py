@@ -183,9 +183,9 @@ class Judge:
         return bool(self.newer.size)
 
     def lowered(self, question: Claim, statement: Claim) -> float:
-        """Return the log odds that a statement loses about somebody whom the question does not ask about.
+        """Return by how much to lower the log odds of a statement about a person that the question does not ask about.
 
-        They and the score are all that the fitted order takes of `question_features`.
+        Of `question_features`, the order of candidates uses this and the score alone.
         """
         if statement.owner < Owner.NAMED or not is_about_another(question, statement):
             return 0.0

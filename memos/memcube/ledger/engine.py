@@ -53,18 +53,18 @@ _thread = threading.local()
 
 
 def _saved() -> int:
-    """Return how many transactions of this thread were saved."""
+    """Return the number of transactions that this thread has committed."""
     return getattr(_thread, "saved", 0)
 
 
 class Tries:
-    """Says whether a call that PostgreSQL aborted for another's sake may be repeated: unless it has saved something."""
+    """Decides whether to repeat a call after a deadlock: only while it has committed nothing."""
 
     def __init__(self) -> None:
         self._saved, self._left = _saved(), _MOST_TRIES
 
     def are_left(self) -> bool:
-        """Return True after a short pause, False once there were too many or a transaction was saved before."""
+        """Pause and return True, or return False after the last attempt or if the call has committed a transaction."""
         self._left -= 1
         if not self._left or _saved() != self._saved:
             return False
@@ -73,7 +73,7 @@ class Tries:
 
 
 def retry_aborted(method: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Repeat a function that was aborted, as long as `Tries` allows."""
+    """Repeat a function after a deadlock, as `Tries` allows."""
 
     @wraps(method)
     def again(*given: _Given.args, **named: _Given.kwargs) -> _Answer:
@@ -243,7 +243,7 @@ class Ledger:
     def write(self, *, may_be_repeated: bool = False) -> Iterator[sa.Connection]:
         """Yield a connection in a transaction: durable once the block ends, rolled back if it raises.
 
-        What `may_be_repeated`, such as a record of a read, keeps no call that saved it from being repeated.
+        A transaction that `may_be_repeated`, such as a record of a read, does not keep its call from being repeated.
         """
         with self._translated(), ExitStack() as stack:
             if self._writer is not None:

@@ -346,11 +346,11 @@ def conversations_without(connection: sa.Connection, wanted: Iterable[str], name
 def with_persons(
     connection: sa.Connection, cube: str, states: dict[str, Item], adders: Mapping[str, str]
 ) -> dict[str, Item]:
-    """Return items with speakers that tell persons apart, where users speak without a name.
+    """Return items in which two statements have the same speaker if one person made both.
 
-    Some programs name who speaks, others do not, or call everybody "Human". Who has no name is the only one with a name
-    in the cube, but somebody else in a conversation with both, or if another user of the installation added it. Without
-    names, each user that adds is somebody else. The local owner adds for anybody: imports, for example.
+    Some programs name the speaker, others do not, or call everybody "Human". A speaker without a name is taken for the
+    only named user of the cube, but not in a conversation with both, nor if another user of the installation added the
+    statement. Otherwise it is the user that added it. The local owner adds for anybody, such as by an import.
 
     Args:
         connection: A connection to the ledger.
@@ -358,40 +358,32 @@ def with_persons(
         states: Items by id.
         adders: Who added each item (`items.adders`).
     """
-    said = {id_: state for id_, state in states.items() if state.role is Role.USER}
+    said = {id_: state for id_, state in states.items() if state.role is Role.USER and id_ in adders}
     nameless = {id_ for id_, state in said.items() if _is_nameless(state.speaker)}
-    users = {adders[id_] for id_ in said.keys() & adders.keys()} - {LOCAL_OWNER}
     if not nameless:
         return states
-    names = set[str]()
-    if len({fold(state.speaker) for state in said.values()}) > 1:
-        found = set(_DISTINCT.rows(connection, cubes=[cube], roles=[Role.USER.value])) - {Role.USER.value}
-        names = {name for name in found if not _is_nameless(name)} or found
-    if len(set(map(fold, names))) == 1:
-        return states | _under_one_name(connection, sorted(names), said, nameless, adders)
-    if len(users) < 2:
-        return states
-    return states | {
-        id_: replace(said[id_], speaker=f"{said[id_].speaker} {adders[id_]}")
-        for id_ in nameless & adders.keys()
-        if adders[id_] != LOCAL_OWNER
-    }
+    named = _under_one_name(connection, cube, said, nameless, adders) if len(nameless) < len(said) else {}
+    several = len({adders[id_] for id_ in said} - {LOCAL_OWNER}) > 1
+    apart = {}
+    for id_ in nameless - named.keys():
+        by_owner = adders[id_] == LOCAL_OWNER
+        apart[id_] = replace(said[id_], speaker=f"{Role.USER} {adders[id_]}" if several and not by_owner else Role.USER)
+    return states | named | apart
 
 
 def _under_one_name(
-    connection: sa.Connection,
-    names: Sequence[str],
-    said: Mapping[str, Item],
-    nameless: set[str],
-    adders: Mapping[str, str],
+    connection: sa.Connection, cube: str, said: Mapping[str, Item], nameless: set[str], adders: Mapping[str, str]
 ) -> dict[str, Item]:
-    """Return those items without a name whose speaker is the one with these spellings of a name."""
-    nameless = {id_ for id_ in nameless & adders.keys() if said[id_].speaker not in names}
+    """Return the items without a name that the only named user of the cube said, under that name."""
+    found = _DISTINCT.rows(connection, cubes=[cube], roles=[Role.USER.value])
+    names = sorted(name for name in found if not _is_nameless(name))
+    if len(set(map(fold, names))) != 1:
+        return {}
     talks = sa.select(items_table.c.id, items_table.c.conversation_id)
     held = {row.id: row.conversation_id for row in items.rows_in(connection, talks, items_table.c.id, sorted(nameless))}
     among = sorted({talk for talk in held.values() if talk is not None})
     beside = set(_SPOKEN_IN.rows(connection, conversations=among, names=names)) if among else set()
-    by = {adders[id_] for id_ in said.keys() - nameless if id_ in adders}
+    by = {adders[id_] for id_ in said.keys() - nameless}
     return {
         id_: replace(said[id_], speaker=names[0])
         for id_ in nameless
@@ -400,5 +392,5 @@ def _under_one_name(
 
 
 def _is_nameless(speaker: str) -> bool:
-    """Return True if a speaker is called by a word for a user, such as "Human", and not by a name."""
+    """Return True if a speaker has a word for a user instead of a name, such as "Human"."""
     return ROLES.get(fold(speaker)) is Role.USER

@@ -1,4 +1,4 @@
-"""Relations between items as links of the ledger: stored, decided by people, and what replaced what.
+"""Rows of relations between items: store, read and decide them.
 
 Whoever changes relations locks their items first and writes in the order of ids, as an erase does, so that no two
 transactions of PostgreSQL wait for each other.

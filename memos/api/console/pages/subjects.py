@@ -1,4 +1,4 @@
-"""What is held about a person: a preview, an archive, and forgetting with a receipt; and checks of receipts."""
+"""Pages of subject requests: preview, export and forget what is held about a person, and check receipts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RELATIONS = {
     ("shared", True): "Of others: what you added goes",
     ("searched", False): "What they said, and what is stated of them",
 }
-"""What goes in a cube, by its relation, and whether it is of who asks."""
+"""Label of a cube, by its relation to the subject and whether the subject is the person signed in."""
 
 _ACCOUNT = {
     "identities": ("user or agent of it", "the user and its agents"),
@@ -36,12 +36,12 @@ _ACCOUNT = {
     "submissions": ("request in the background", "requests in the background"),
     "access_log": ("entry of the audit log, which is blanked", "entries of the audit log, which are blanked"),
 }
-"""What is held of a user itself, by table: words for one and for several."""
+"""Singular and plural names of the rows of a user account, by table."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Whom a page is about, and where to look."""
+    """The subject of a request, and the cube to which it is limited."""
 
     kind: str
     name: str
@@ -50,7 +50,7 @@ class _Asked:
 
     @classmethod
     def of(cls, view: View) -> _Asked:
-        """Read the address of a page; who is no admin may ask about itself alone."""
+        """Read the parameters of a page. Without a user id, people who are not admins ask about themselves."""
         kind = "person" if view.query("kind") == "person" else "user"
         name = view.query("who").strip()
         if kind == "user" and not view.administers:
@@ -65,7 +65,7 @@ class _Asked:
 
     @property
     def address(self) -> dict[str, Any]:
-        """Return the parameters of an address that asks the same."""
+        """Return the query parameters of the same request."""
         return {"kind": self.kind, "who": self.name, "only": self.only, "mentions": "1" if self.mentions else ""}
 
 
@@ -153,13 +153,13 @@ async def forget(view: View) -> Response:
 
 
 def _typed(name: str) -> str:
-    """Return a name without what nobody sees or types: marks of direction, and in which form accents are stored."""
+    """Return a name in the form in which it is typed: composed accents, single spaces, no direction marks."""
     seen = "".join(sign for sign in unicodedata.normalize("NFC", name) if unicodedata.category(sign) != "Cf")
     return " ".join(seen.split()) or name
 
 
 async def _receipt(view: View, asked: _Asked, done: dict[str, Any]) -> Response:
-    """Show the receipt at once: fingerprints are in this answer alone, and who forgot itself has no session left."""
+    """Show the receipt at once: it cannot be fetched later, and people who forgot themselves are signed out."""
     try:
         view.cubes = await view.rest.get("/cubes")
         signed_in = True
@@ -192,7 +192,7 @@ async def state(view: View) -> Response:
 
 
 def _saved(value: Any) -> str:
-    """Return the address of a JSON file that is in the page itself, to save without scripts."""
+    """Return a data URL with a value as JSON, which is saved without scripts."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     return f"data:application/json;base64,{base64.b64encode(text.encode()).decode()}"
 
