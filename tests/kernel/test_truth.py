@@ -803,6 +803,19 @@ def test_who_speaks_without_a_name_in_a_shared_cube_is_who_added_it(
     assert next(hit.standing for hit in hits if hit.item.memory == "I live in Paris.") == standing
 
 
+def test_users_without_names_are_told_apart_beside_one_with_a_name(memos: MemOS) -> None:
+    for user in ("ana", "ben", "carl"):
+        memos.users.create(user)
+    memos.cubes.create("team", actor="ana")
+    for member in ("ben", "carl"):
+        memos.sharing.grant("team", member, "editor", actor="ana")
+    memos.add({"role": "user", "name": "Ana", "content": "I have a dog."}, cube="team", actor="ana")
+    memos.add("I live in Paris.", cube="team", actor="ben")
+    memos.add("I moved to Lyon.", cube="team", actor="carl")
+    hits = memos.search("Where do I live?", cubes=["team"]).hits
+    assert next(hit.standing for hit in hits if hit.item.memory == "I live in Paris.") == Standing.CURRENT
+
+
 SMALL_TALK = """\
 Morning! Grandma says you never forget a thing, so let's test that. I'm Ines, Ines Duarte.|
 Evening, please. I'm useless before nine and Paul is worse.|
